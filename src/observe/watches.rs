@@ -164,37 +164,33 @@ impl CallWatch {
 }
 
 /// Reports the connections of one pool. `address` is the server's address, without a password.
-/// `suppressed` is `None` for an event that logs need not repeat.
 #[derive(Default)]
 pub(crate) struct ConnectionWatch {
     #[cfg(feature = "metrics")]
     handles: Handles<[Counter; 2]>,
+    again: Seldom,
+    failed: Seldom,
+    lost: Seldom,
 }
 
-#[cfg_attr(not(feature = "metrics"), allow(clippy::unused_self, reason = "it counts nothing"))]
 impl ConnectionWatch {
-    pub(crate) fn made(&self, address: &str, again: bool, suppressed: Option<u64>) {
+    pub(crate) fn made(&self, address: &str, again: bool) {
         #[cfg(feature = "metrics")]
         self.count(0);
-        match suppressed {
-            Some(suppressed) if again => events::connected_again(address, suppressed),
-            Some(_) => events::connected(address),
-            None => {}
+        match again {
+            true => self.again.emit(|suppressed| events::connected_again(address, suppressed)),
+            false => events::connected(address),
         }
     }
 
-    pub(crate) fn failed(&self, address: &str, error: &Error, suppressed: Option<u64>) {
+    pub(crate) fn failed(&self, address: &str, error: &Error) {
         #[cfg(feature = "metrics")]
         self.count(1);
-        if let Some(suppressed) = suppressed {
-            events::connect_failed(address, error, suppressed);
-        }
+        self.failed.emit(|suppressed| events::connect_failed(address, error, suppressed));
     }
 
-    pub(crate) fn lost(&self, address: &str, reason: &str, suppressed: Option<u64>) {
-        if let Some(suppressed) = suppressed {
-            events::connection_lost(address, reason, suppressed);
-        }
+    pub(crate) fn lost(&self, address: &str, reason: &str) {
+        self.lost.emit(|suppressed| events::connection_lost(address, reason, suppressed));
     }
 
     #[cfg(feature = "metrics")]

@@ -222,14 +222,12 @@ fn without_clock(url: &str) -> Result<(Cow<'_, str>, bool), Error> {
     })
 }
 
-/// Counts an event of the client, and makes an event for logs of it, unless it is repeated.
+/// Counts an event of the client, and makes an event for logs of it.
 fn report(watch: &ConnectionWatch, event: &Event<'_>) {
     match *event {
-        Event::Connected { address, again, suppressed } => watch.made(address, again, suppressed),
-        Event::Failed { address, error, suppressed } => {
-            watch.failed(address, &error.clone().into(), suppressed);
-        }
-        Event::Lost { address, reason, suppressed } => watch.lost(address, reason, suppressed),
+        Event::Connected { address, again } => watch.made(address, again),
+        Event::Failed { address, error } => watch.failed(address, &error.clone().into()),
+        Event::Lost { address, reason } => watch.lost(address, reason),
         Event::PrimaryChanged { service, address } => primary_changed(service, address),
         Event::SlotsMoved { slots } => slots_moved(slots),
         // An event of a later version.

@@ -7,7 +7,7 @@
 
 use std::mem;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{self, Duration, SystemTime};
 
@@ -20,7 +20,7 @@ use super::backoff::{Backoff, with_patience};
 use super::connection::{Connection, ConnectionFuture, Connections, SharedConnection, Useless};
 use super::error::{Error, ErrorKind};
 use super::error_reply::before_asking;
-use super::event::ConnectionWatch;
+use super::event::{Event, Listener};
 use super::fault::Facts;
 use super::lock::lock;
 use super::on_time::unless_busy;
@@ -44,8 +44,10 @@ pub(super) struct OwnPool {
     keys_apart: AtomicU8,
     /// Closed when the pool is dropped: that ends the attempts to connect.
     shutdown: watch::Sender<()>,
-    /// Tells of connections that were made, failed or lost.
-    watch: ConnectionWatch,
+    /// Told of connections that were made, failed or lost.
+    listener: Listener,
+    /// True if the last attempt failed, or the last connection was lost.
+    has_failed: AtomicBool,
 }
 
 /// The target of a pool's connections: one server, or the primary that sentinels name.
@@ -101,8 +103,8 @@ impl OwnPool {
     pub(super) fn new(target: Target, connector: &Connector) -> Self {
         let (state, changed, shutdown) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
         let (size, keys_apart) = (connector.size, AtomicU8::new(0));
-        let watch = ConnectionWatch::new(connector.listener.clone());
-        Self { target, size, state, changed, keys_apart, shutdown, watch }
+        let (listener, has_failed) = (connector.listener.clone(), AtomicBool::new(false));
+        Self { target, size, state, changed, keys_apart, shutdown, listener, has_failed }
     }
 
     /// Returns the connection at this place if it is usable, or else the next usable one. The error
@@ -152,8 +154,9 @@ impl OwnPool {
         let lost = state.clean(now);
         let seen = look(&mut state);
         drop(state);
-        if let Some(Lost { address, reason, .. }) = lost {
-            self.watch.lost(&address, reason);
+        if let Some(Lost { address, reason, .. }) = &lost {
+            self.has_failed.store(true, Relaxed);
+            self.listener.tell(&Event::Lost { address, reason });
         }
         seen
     }
@@ -300,9 +303,15 @@ impl Drop for ConnectAttempt {
         drop(state);
         pool.changed.notify_waiters();
         match ended {
-            Some(Ok(())) => pool.watch.made(&pool.target.address()),
+            Some(Ok(())) => {
+                let again = pool.has_failed.swap(false, Relaxed);
+                pool.listener.tell(&Event::Connected { address: &pool.target.address(), again });
+            }
             Some(Err(Failure { cause, .. })) if cause.kind() == ErrorKind::Saturation => {}
-            Some(Err(Failure { address, cause })) => pool.watch.failed(&address, &cause),
+            Some(Err(Failure { address, cause })) => {
+                pool.has_failed.store(true, Relaxed);
+                pool.listener.tell(&Event::Failed { address: &address, error: &cause });
+            }
             None => {}
         }
     }

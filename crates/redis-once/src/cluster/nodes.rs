@@ -1,14 +1,14 @@
 //! The known servers of a cluster, and the server that holds each hash slot.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::time::Instant;
 
 use super::super::address::Host;
 use super::super::error::{Error, ErrorKind};
-use super::super::event::{Listener, SlotWatch};
+use super::super::event::{Event, Listener};
 use super::super::greeting::ServerKind;
 use super::super::lock::lock;
 use super::super::own_pool::OwnPool;
@@ -43,13 +43,15 @@ impl Node {
 pub(super) struct Nodes {
     slots: Box<[AtomicU16]>,
     known: RwLock<Vec<Option<Arc<Node>>>>,
-    watch: SlotWatch,
+    listener: Listener,
+    /// The number of slots that redirects have moved since the last map.
+    redirected: AtomicUsize,
 }
 
 impl Nodes {
     pub(super) fn new(listener: Listener) -> Self {
         let slots = (0..HASH_SLOTS).map(|_| AtomicU16::new(UNKNOWN)).collect();
-        Self { slots, known: RwLock::default(), watch: SlotWatch::new(listener) }
+        Self { slots, known: RwLock::default(), listener, redirected: AtomicUsize::new(0) }
     }
 
     /// Returns the number of the server that holds a slot, if it is known.
@@ -67,9 +69,7 @@ impl Nodes {
     /// Records the server that holds a slot, from a redirect.
     pub(super) fn assign(&self, hash_slot: u16, number: u16) {
         let before = self.slots[usize::from(hash_slot)].swap(number, Relaxed);
-        if has_moved(before, number) {
-            self.watch.redirected();
-        }
+        self.redirected.fetch_add(usize::from(has_moved(before, number)), Relaxed);
     }
 
     /// Returns a hash tag for each server that holds slots.
@@ -117,7 +117,7 @@ impl Nodes {
             let (number, _) = find_or_add(&mut known, address, connector)?;
             numbers[slots.clone()].fill(number);
         }
-        let mut moved = 0;
+        let mut moved = self.redirected.swap(0, Relaxed);
         for (slot, number) in self.slots.iter().zip(&numbers) {
             moved += usize::from(has_moved(slot.swap(*number, Relaxed), *number));
         }
@@ -139,7 +139,9 @@ impl Nodes {
         }
         // A subscriber may use the cluster, so the lock ends first.
         drop(known);
-        self.watch.mapped(moved);
+        if moved > 0 {
+            self.listener.tell(&Event::SlotsMoved { slots: moved });
+        }
         Ok(())
     }
 
