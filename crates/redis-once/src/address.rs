@@ -65,37 +65,20 @@ impl fmt::Display for Host {
     }
 }
 
-/// The forms of an address.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Server,
-    Cluster,
-    Sentinel,
-}
-
-impl Form {
-    /// The default port of a host.
-    fn default_port(self) -> u16 {
-        if self == Self::Sentinel { 26_379 } else { 6_379 }
-    }
-}
-
 impl Address {
     /// Reads an address. Errors do not show any part of it, since any part may be a password.
     pub(super) fn parse(url: &str) -> Result<Self, Error> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it has no scheme"))?;
         let scheme = scheme.to_ascii_lowercase();
-        let (scheme, form) =
-            match (scheme.strip_suffix("-cluster"), scheme.strip_suffix("-sentinel")) {
-                (Some(scheme), _) => (scheme, Form::Cluster),
-                (_, Some(scheme)) => (scheme, Form::Sentinel),
-                _ => (&*scheme, Form::Server),
-            };
+        let (scheme, form) = match scheme.rsplit_once('-') {
+            Some((scheme, form @ ("cluster" | "sentinel"))) => (scheme, form),
+            _ => (&*scheme, "server"),
+        };
         // Without its feature for TLS, the client rejects the scheme `rediss`.
         let (scheme, uses_tls) = match scheme {
             "redis" | "valkey" => ("redis", false),
             "rediss" | "valkeys" => ("redis", true),
-            "unix" | "redis+unix" | "valkey+unix" if form == Form::Server => ("unix", false),
+            "unix" | "redis+unix" | "valkey+unix" if form == "server" => ("unix", false),
             _ => return Err(invalid(SCHEMES)),
         };
         let url = redis::parse_redis_url(&format!("{scheme}://{rest}"))
@@ -104,37 +87,79 @@ impl Address {
             // The client would accept #insecure, which trusts every certificate.
             return Err(invalid("nothing may follow a #, and certificates are always checked"));
         }
-        let query = Query::read(url.query_pairs(), form, scheme == "unix")?;
+        let parameters: Vec<_> = url.query_pairs().into_owned().collect();
         let own_port = url.port();
         let info = url.into_connection_info().map_err(|_| invalid(PARTS))?;
-        let settings = info.redis_settings().clone();
-        let protocol = query.has_protocol.then(|| settings.protocol());
-        if protocol == Some(ProtocolVersion::RESP2) && form != Form::Server {
-            return Err(invalid("protocol=resp2 is for one server, or for a proxy"));
-        }
-        let first = match info.addr() {
-            ConnectionAddr::Unix(path) => {
-                let (topology, several) = (Topology::Socket(path.clone()), query.several);
-                return Ok(Self { topology, uses_tls, settings, protocol, several });
-            }
-            addr => host(addr, own_port, form).ok_or_else(|| invalid(PARTS))?,
-        };
-        let with_nodes = |first| [first].into_iter().chain(query.nodes).collect();
-        let topology = match form {
-            Form::Server => Topology::Server(first),
-            Form::Cluster => Topology::Cluster { nodes: with_nodes(first) },
-            Form::Sentinel => Topology::Sentinel {
-                sentinels: with_nodes(first),
-                service_name: query.service_name.ok_or_else(|| {
-                    invalid(
-                        "sentinelServiceName=<name> is missing: a sentinel knows a primary by it",
-                    )
-                })?,
-                settings: query.settings,
+        let default_port = if form == "sentinel" { 26_379 } else { 6_379 };
+        let first =
+            || host(info.addr(), own_port.unwrap_or(default_port)).ok_or_else(|| invalid(PARTS));
+        let topology = match (info.addr(), form) {
+            (ConnectionAddr::Unix(path), _) => Topology::Socket(path.clone()),
+            (_, "cluster") => Topology::Cluster { nodes: vec![first()?] },
+            (_, "sentinel") => Topology::Sentinel {
+                sentinels: vec![first()?],
+                service_name: String::new(),
+                settings: RedisConnectionInfo::default(),
             },
+            _ => Topology::Server(first()?),
         };
-        let several = query.several;
-        Ok(Self { topology, uses_tls, settings, protocol, several })
+        let settings = info.redis_settings().clone();
+        let mut address = Self { topology, uses_tls, settings, protocol: None, several: None };
+        for (name, value) in &parameters {
+            address.read_parameter(name, value, default_port)?;
+        }
+        match &address.topology {
+            Topology::Sentinel { service_name, .. } if service_name.is_empty() => {
+                let why = "sentinelServiceName=<name> is missing: a sentinel knows a primary by it";
+                Err(invalid(why))
+            }
+            Topology::Cluster { .. } | Topology::Sentinel { .. }
+                if address.protocol == Some(ProtocolVersion::RESP2) =>
+            {
+                Err(invalid("protocol=resp2 is for one server, or for a proxy"))
+            }
+            _ => Ok(address),
+        }
+    }
+
+    /// Reads a parameter after the question mark.
+    fn read_parameter(&mut self, name: &str, value: &str, default_port: u16) -> Result<(), Error> {
+        match (&mut self.topology, name) {
+            (Topology::Cluster { nodes } | Topology::Sentinel { sentinels: nodes, .. }, "node") => {
+                let node = node(value, default_port);
+                nodes.push(node.ok_or_else(|| invalid("a node is not of the form host:port"))?);
+            }
+            (Topology::Sentinel { .. }, "sentinelServiceName") if value.is_empty() => {
+                let why = "sentinelServiceName= is empty: a sentinel knows a primary by its name";
+                return Err(invalid(why));
+            }
+            (Topology::Sentinel { service_name, .. }, "sentinelServiceName") => {
+                value.clone_into(service_name);
+            }
+            (Topology::Sentinel { settings, .. }, "sentinelUsername") => {
+                *settings = settings.clone().set_username(value);
+            }
+            (Topology::Sentinel { settings, .. }, "sentinelPassword") => {
+                *settings = settings.clone().set_password(value);
+            }
+            (Topology::Server(_) | Topology::Socket(_), "node" | "sentinelServiceName") => {
+                return Err(invalid(
+                    "one server has no further nodes: write redis-cluster:// or redis-sentinel://",
+                ));
+            }
+            (Topology::Server(_) | Topology::Socket(_), "servers") => {
+                self.several = Some(match value {
+                    "one" => false,
+                    "several" => true,
+                    _ => return Err(invalid("servers= is neither one nor several")),
+                });
+            }
+            // The client reads these parameters itself.
+            (_, "protocol") => self.protocol = Some(self.settings.protocol()),
+            (Topology::Socket(_), "db" | "user" | "pass") => {}
+            _ => return Err(invalid("a parameter after the ? is not valid for this scheme")),
+        }
+        Ok(())
     }
 }
 
@@ -146,96 +171,22 @@ const UNREADABLE: &str = "it does not parse: a port is at most 65535, and signs 
 
 const PARTS: &str = "its host, port, user, password or database is invalid";
 
-/// The parameters after the question mark.
-struct Query {
-    nodes: Vec<Host>,
-    service_name: Option<String>,
-    /// The user and the password of the sentinels.
-    settings: RedisConnectionInfo,
-    has_protocol: bool,
-    several: Option<bool>,
-}
-
-impl Query {
-    fn read<'a, T: AsRef<str> + 'a>(
-        pairs: impl Iterator<Item = (T, T)>,
-        form: Form,
-        is_socket: bool,
-    ) -> Result<Self, Error> {
-        let mut query = Self {
-            nodes: Vec::new(),
-            service_name: None,
-            settings: RedisConnectionInfo::default(),
-            has_protocol: false,
-            several: None,
-        };
-        for (name, value) in pairs {
-            let value = value.as_ref();
-            match (form, name.as_ref()) {
-                (Form::Cluster | Form::Sentinel, "node") => {
-                    query.nodes.push(
-                        node(value, form)
-                            .ok_or_else(|| invalid("a node is not of the form host:port"))?,
-                    );
-                }
-                (Form::Sentinel, "sentinelServiceName") if value.is_empty() => {
-                    return Err(invalid(
-                        "sentinelServiceName= is empty: a sentinel knows a primary by its name",
-                    ));
-                }
-                (Form::Sentinel, "sentinelServiceName") => {
-                    query.service_name = Some(value.to_owned());
-                }
-                (Form::Sentinel, "sentinelUsername") => {
-                    query.settings = query.settings.set_username(value);
-                }
-                (Form::Sentinel, "sentinelPassword") => {
-                    query.settings = query.settings.set_password(value);
-                }
-                (Form::Server, "node" | "sentinelServiceName") => {
-                    return Err(invalid(
-                        "one server has no further nodes: write redis-cluster:// or \
-                         redis-sentinel://",
-                    ));
-                }
-                (Form::Server, "servers") => {
-                    query.several = Some(match value {
-                        "one" => false,
-                        "several" => true,
-                        _ => return Err(invalid("servers= is neither one nor several")),
-                    });
-                }
-                // The client reads these parameters itself.
-                (_, "protocol") => query.has_protocol = true,
-                (_, "db" | "user" | "pass") if is_socket => {}
-                _ => return Err(invalid("a parameter after the ? is not valid for this scheme")),
-            }
-        }
-        Ok(query)
-    }
-}
-
 /// Reads one more node: `host:port`, or only `host`.
-fn node(text: &str, form: Form) -> Option<Host> {
+fn node(text: &str, default_port: u16) -> Option<Host> {
     let url = redis::parse_redis_url(&format!("redis://{text}"))?;
     let has_more = !url.username().is_empty()
         || url.password().is_some()
         || !url.path().is_empty()
         || url.query().is_some()
         || url.fragment().is_some();
-    let port = url.port();
+    let port = url.port().unwrap_or(default_port);
     let info = url.into_connection_info().ok().filter(|_| !has_more)?;
-    host(info.addr(), port, form)
+    host(info.addr(), port)
 }
 
-/// Returns the host, or `None` for a Unix socket. Without a `port`, the host gets the default port.
-fn host(addr: &ConnectionAddr, port: Option<u16>, form: Form) -> Option<Host> {
-    match addr {
-        ConnectionAddr::Tcp(name, _) | ConnectionAddr::TcpTls { host: name, .. } => {
-            Some(Host { name: name.clone(), port: port.unwrap_or(form.default_port()) })
-        }
-        _ => None,
-    }
+/// Returns the host of a connection at this port, or `None` for a Unix socket.
+fn host(addr: &ConnectionAddr, port: u16) -> Option<Host> {
+    Some(Host { port, ..Host::of(addr)? })
 }
 
 fn invalid(why: &str) -> Error {
