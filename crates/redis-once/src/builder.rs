@@ -267,7 +267,7 @@ impl PoolBuilder {
             Topology::Server(host) => own(connector.server(&host, ServerKind::Plain).into()),
             Topology::Socket(path) => own(connector.socket(path).into()),
             Topology::Cluster { nodes } => {
-                Pool::of_cluster(Cluster::new(connector, nodes), self.response_timeout)
+                Pool::of_cluster(Cluster::new(connector, &nodes), self.response_timeout)
             }
             Topology::Sentinel { sentinels, service_name, settings } => {
                 let login = Login::new(settings);

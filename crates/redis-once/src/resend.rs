@@ -359,7 +359,7 @@ mod tests {
     fn cluster(dialer: Dialer) -> (Pool, [Host; 2]) {
         let connector = simulated::connector(Duration::from_secs(1), dialer);
         let hosts = [1, 2].map(simulated::host);
-        let cluster = Cluster::new(connector, vec![hosts[0].clone()]);
+        let cluster = Cluster::new(connector, &hosts[..1]);
         (Pool::of_cluster(cluster, None), hosts)
     }
 

@@ -26,16 +26,16 @@ use self::slot_map::Partition;
 use super::address::Host;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::error::{Error, ErrorKind};
+use super::error_reply::before_asking;
 use super::fault::{Facts, Failed};
-use super::greeting::ServerKind;
-use super::server::{Connector, Server};
+use super::server::Connector;
 use super::times::REFRESH_CHECK;
 
 /// Connections to the servers of a cluster.
 pub(super) struct Cluster {
     connector: Connector,
-    /// The addresses with which the pool was built, and their servers.
-    seeds: Vec<(Host, Server)>,
+    /// The servers at the addresses with which the pool was built.
+    seeds: Vec<Arc<Node>>,
     nodes: Nodes,
     refreshes: Refreshes,
     /// Notified when the slot map changes, and when an attempt to read it ends.
@@ -46,12 +46,8 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// Makes the cluster without connecting yet. `seeds` has at least one address.
-    pub(super) fn new(connector: Connector, seeds: Vec<Host>) -> Self {
-        let with_server = |host: Host| {
-            let server = connector.server(&host, ServerKind::ClusterNode);
-            (host, server)
-        };
-        let seeds = seeds.into_iter().map(with_server).collect();
+    pub(super) fn new(connector: Connector, seeds: &[Host]) -> Self {
+        let seeds = seeds.iter().map(|host| Arc::new(Node::new(host, &connector))).collect();
         let nodes = Nodes::new(connector.listener.clone());
         let refreshes = Refreshes::default();
         let (changed, shutdown) = (Notify::new(), watch::Sender::new(()));
@@ -157,19 +153,17 @@ impl Cluster {
 
     /// Makes the error for a slot without a known server.
     fn no_node_error(&self, cause: Option<&Error>) -> Error {
-        let kind = cause.map_or(ErrorKind::Infrastructure, Error::kind);
-        let message = format!("no server of the cluster at {} holds the key", self.seeds[0].0);
-        let error = Error::new(kind, message);
+        let message = format!("no server of the cluster at {} holds the key", self.seeds[0].host);
         match cause {
-            Some(cause) => error.with_source(cause.clone()),
-            None => error,
+            Some(cause) => before_asking(message, cause.clone()),
+            None => Error::new(ErrorKind::Infrastructure, message),
         }
     }
 }
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seeds: Vec<_> = self.seeds.iter().map(|(host, _)| host).collect();
+        let seeds: Vec<_> = self.seeds.iter().map(|node| &node.host).collect();
         f.debug_struct("Cluster").field("seeds", &seeds).finish_non_exhaustive()
     }
 }

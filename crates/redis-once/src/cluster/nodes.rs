@@ -32,7 +32,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    fn new(host: &Host, connector: &Connector) -> Self {
+    pub(super) fn new(host: &Host, connector: &Connector) -> Self {
         let server = connector.server(host, ServerKind::ClusterNode);
         let pool = Arc::new(OwnPool::new(server.clone().into(), connector));
         Self { host: host.clone(), server, pool, redirected_to: Mutex::default() }
@@ -76,18 +76,14 @@ impl Nodes {
     pub(super) fn first_tags(&self) -> Vec<u32> {
         let mut numbers: HashSet<_> =
             (0..HASH_SLOTS).filter_map(|slot| self.number_of(slot)).collect();
-        let mut first = Vec::new();
-        // Tags fall on slots at random, so that these meet each slot.
-        for tag in 0..32 * u32::from(HASH_SLOTS) {
-            if numbers.is_empty() {
-                break;
-            }
+        let count = numbers.len();
+        let is_first = |tag: &u32| {
             let number = self.number_of(hash_slot(&tag.to_string()));
-            if number.is_some_and(|number| numbers.remove(&number)) {
-                first.push(tag);
-            }
-        }
-        first
+            number.is_some_and(|number| numbers.remove(&number))
+        };
+        // Tags fall on slots at random, so that these meet each slot.
+        let tags = 0..32 * u32::from(HASH_SLOTS);
+        tags.filter(is_first).take(count).collect()
     }
 
     /// Returns all servers.

@@ -22,11 +22,11 @@ use super::super::error::{Error, ErrorKind};
 use super::super::error_reply::{from_redis_error, weight};
 use super::super::lock::lock;
 use super::super::on_time::unless_busy;
-use super::super::server::Server;
 use super::super::times::{
     MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, MAX_SILENCE, PATIENCE, REFRESH_CHECK,
 };
 use super::Cluster;
+use super::nodes::Node;
 use super::slot_map::SlotMap;
 
 /// The attempts to read the slot map.
@@ -35,8 +35,8 @@ pub(super) struct Refreshes(Mutex<State>);
 
 #[derive(Default)]
 pub(super) struct State {
-    /// The runtimes with a running attempt, and the start of each attempt.
-    running: Vec<(runtime::Id, Instant)>,
+    /// The runtimes with a running attempt.
+    running: Vec<runtime::Id>,
     pub(super) backoff: Backoff,
     /// True after the map was read. Then a slot without a server is not just a sign of load.
     pub(super) was_read: bool,
@@ -61,14 +61,14 @@ impl Refreshes {
     /// instant at which the next attempt may begin.
     fn begin(&self, runtime: runtime::Id) -> Result<Duration, Instant> {
         let (mut state, now) = (self.state(), Instant::now());
-        if state.running.iter().any(|(running, _)| *running == runtime) {
+        if state.running.contains(&runtime) {
             return Err(now + MAX_CONNECTION_WAIT);
         }
         match state.backoff.retry_at(now) {
             Some(later) => return Err(later),
             None => state.backoff.record_attempt(now),
         }
-        state.running.push((runtime, now));
+        state.running.push(runtime);
         Ok(state.backoff.patience())
     }
 
@@ -78,18 +78,16 @@ impl Refreshes {
         self.state().backoff.record_overdue(error);
     }
 
-    /// Records the end of the attempt on `runtime`. `None`: it did not finish.
-    fn end(&self, runtime: runtime::Id, result: Option<Result<(), Error>>) {
-        let (mut state, now) = (self.state(), Instant::now());
-        let attempt = state.running.iter().find(|(running, _)| *running == runtime);
-        let begun = attempt.map_or(now, |(_, begun)| *begun);
-        state.running.retain(|(running, _)| *running != runtime);
+    /// Records the end of the attempt on `runtime` that began at `begun`. `None`: it did not finish.
+    fn end(&self, runtime: runtime::Id, begun: Instant, result: Option<Result<(), Error>>) {
+        let mut state = self.state();
+        state.running.retain(|running| *running != runtime);
         let was_read = matches!(result, Some(Ok(())));
         state.backoff.record_end(begun, result);
         if was_read {
             state.was_read = true;
             let pause = MAX_MAP_PAUSE / 2 + MAX_MAP_PAUSE.mul_f64(fastrand::f64() / 2.0);
-            state.backoff.hold_until(now + pause);
+            state.backoff.hold_until(Instant::now() + pause);
         }
     }
 }
@@ -111,10 +109,10 @@ impl Cluster {
             Err(later) => return later,
         };
         let candidates = self.candidates();
-        let (cluster, id) = (Arc::downgrade(self), runtime.id());
-        let attempt = Attempt { cluster, runtime: id, patience, result: None };
-        runtime.spawn(attempt.run(candidates, self.shutdown.subscribe()));
-        Instant::now() + MAX_CONNECTION_WAIT
+        let (cluster, id, begun) = (Arc::downgrade(self), runtime.id(), Instant::now());
+        let attempt = Attempt { cluster, runtime: id, begun, result: None };
+        runtime.spawn(attempt.run(candidates, patience, self.shutdown.subscribe()));
+        begun + MAX_CONNECTION_WAIT
     }
 
     /// Returns the servers that may know the map. Connected servers come first, and the addresses
@@ -122,22 +120,17 @@ impl Cluster {
     fn candidates(&self) -> Vec<Candidate> {
         let mut nodes = self.nodes.all();
         fastrand::shuffle(&mut nodes);
-        let mut candidates: Vec<_> = nodes
-            .iter()
-            .map(|node| Candidate {
-                host: node.host.clone(),
-                server: node.server.clone(),
-                connection: node.pool.ready_at(None),
-            })
-            .collect();
+        let with_connection =
+            |node: Arc<Node>| Candidate { connection: node.pool.ready_at(None), node };
+        let mut candidates: Vec<_> = nodes.into_iter().map(with_connection).collect();
         candidates.sort_by_key(|candidate| candidate.connection.is_none());
         let doubted = self.refreshes.state().doubted.clone();
-        candidates.sort_by_key(|candidate| Some(&candidate.host) == doubted.as_ref());
-        let mut seeds: Vec<_> = self.seeds.iter().collect();
+        candidates.sort_by_key(|candidate| Some(&candidate.node.host) == doubted.as_ref());
+        let mut seeds = self.seeds.clone();
         fastrand::shuffle(&mut seeds);
-        for (host, server) in seeds.into_iter().cloned() {
-            if !candidates.iter().any(|candidate| candidate.host == host) {
-                candidates.push(Candidate { host, server, connection: None });
+        for node in seeds {
+            if !candidates.iter().any(|candidate| candidate.node.host == node.host) {
+                candidates.push(Candidate { node, connection: None });
             }
         }
         candidates
@@ -148,20 +141,24 @@ impl Cluster {
 struct Attempt {
     cluster: Weak<Cluster>,
     runtime: runtime::Id,
-    patience: Duration,
+    begun: Instant,
     /// The outcome; `None` until the attempt has finished.
     result: Option<Result<SlotMap, Error>>,
 }
 
 impl Attempt {
-    async fn run(mut self, candidates: Vec<Candidate>, mut cluster: watch::Receiver<()>) {
+    async fn run(
+        mut self,
+        candidates: Vec<Candidate>,
+        patience: Duration,
+        mut cluster: watch::Receiver<()>,
+    ) {
         let waiting = self.cluster.clone();
         let record_overdue = || {
             if let Some(cluster) = waiting.upgrade() {
                 cluster.refreshes.record_overdue();
             }
         };
-        let patience = self.patience;
         select! {
             biased;
             result = with_patience(first_map(candidates), patience, record_overdue) => {
@@ -176,33 +173,32 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         let Some(cluster) = self.cluster.upgrade() else { return };
         let result = self.result.take().map(|map| cluster.nodes.replace(&map?, &cluster.connector));
-        cluster.refreshes.end(self.runtime, result);
+        cluster.refreshes.end(self.runtime, self.begun, result);
         cluster.changed.notify_waiters();
     }
 }
 
 /// A server that may know the map.
 struct Candidate {
-    host: Host,
-    server: Server,
+    node: Arc<Node>,
     /// Its connection, if there is one.
     connection: Option<Arc<dyn SharedConnection>>,
 }
 
 impl Candidate {
     async fn ask(self) -> Result<SlotMap, Error> {
-        let end = Instant::now() + self.server.connector.timeout;
+        let end = Instant::now() + self.node.server.connector.timeout;
         unless_busy(end, self.read_map(end)).await
     }
 
     async fn read_map(self, end: Instant) -> Result<SlotMap, Error> {
         let connection = match self.connection {
             Some(connection) => connection,
-            None => Arc::new(self.server.connect().await?),
+            None => Arc::new(self.node.server.connect().await?),
         };
         let mut reply = connection.send(cmd("CLUSTER").arg("SLOTS").take());
         let no_answer = |_| {
-            let message = format!("{} did not answer in time", self.server.address());
+            let message = format!("{} did not answer in time", self.node.server.address());
             Error::new(ErrorKind::Infrastructure, message)
         };
         let reply =
@@ -219,9 +215,9 @@ impl Candidate {
         let reply = reply
             .and_then(redis::Value::extract_error)
             .map_err(|error| from_redis_error(error, []))?;
-        let map = SlotMap::read(&reply, &self.host)?;
+        let map = SlotMap::read(&reply, &self.node.host)?;
         if map.0.is_empty() {
-            let message = format!("{} knows no slots", self.server.address());
+            let message = format!("{} knows no slots", self.node.server.address());
             return Err(Error::new(ErrorKind::Infrastructure, message));
         }
         Ok(map)
@@ -266,7 +262,6 @@ mod tests {
     use super::super::super::connection::Connections as _;
     use super::super::super::dialer::Dialer;
     use super::super::super::fault::{Deadline, Failed, Stage};
-    use super::super::super::greeting::ServerKind;
     use super::super::super::pool::Pool;
     use super::super::super::silent::Silent;
     use super::super::super::simulated;
@@ -290,8 +285,7 @@ mod tests {
         // In a busy process, a failure counts if it is fresh.
         let runtime = Handle::current().id();
         let end = |result| {
-            let (cluster, patience) = (Arc::downgrade(cluster), Duration::ZERO);
-            drop(Attempt { cluster, runtime, patience, result });
+            drop(Attempt { cluster: Arc::downgrade(cluster), runtime, begun, result });
         };
         end(Some(Err(Error::new(ErrorKind::Infrastructure, "away"))));
         let failed = cluster.facts(unserved).failure.expect("it has failed").at;
@@ -300,7 +294,7 @@ mod tests {
         let master = Value::Array(vec![Value::BulkString(b"127.0.0.1".into()), Value::Int(1)]);
         let range = [Value::Int(0), Value::Int(i64::from(unserved) - 1), master];
         let reply = Value::Array(vec![Value::Array(range.into())]);
-        let map = SlotMap::read(&reply, &cluster.seeds[0].0).expect("a map");
+        let map = SlotMap::read(&reply, &cluster.seeds[0].host).expect("a map");
         end(Some(Ok(map)));
         assert!(cluster.facts(served).failure.is_none());
         let facts = cluster.facts(unserved);
@@ -317,11 +311,10 @@ mod tests {
     async fn a_reading_without_a_reply_is_recorded() {
         let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
         let cluster = pool.cluster().expect("a cluster");
-        let host = cluster.seeds[0].0.clone();
-        let server = cluster.connector.server(&host, ServerKind::ClusterNode);
         let silent = Arc::new(Silent::default());
         let connection: Arc<dyn SharedConnection> = silent.clone();
-        let candidate = Candidate { host, server, connection: Some(connection) };
+        let node = Arc::clone(&cluster.seeds[0]);
+        let candidate = Candidate { node, connection: Some(connection) };
         assert!(candidate.ask().await.is_err());
         assert_eq!(silent.timeouts.load(Relaxed), 1);
     }
@@ -336,7 +329,7 @@ mod tests {
             std::future::ready(Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()))
         });
         let connector = simulated::connector(4 * SECOND, dialer);
-        let cluster = Arc::new(Cluster::new(connector, vec![simulated::host(1)]));
+        let cluster = Arc::new(Cluster::new(connector, &[simulated::host(1)]));
         tokio::spawn({
             let cluster = Arc::clone(&cluster);
             async move { cluster.refresh() }
@@ -353,7 +346,7 @@ mod tests {
         for result in [Some(failed), None, Some(Ok(()))] {
             assert!(refreshes.begin(runtime).is_ok());
             assert!(refreshes.begin(runtime).is_err(), "one at a time");
-            refreshes.end(runtime, result);
+            refreshes.end(runtime, Instant::now(), result);
             advance(SECOND).await;
         }
         assert!(refreshes.begin(runtime).is_ok());
