@@ -121,7 +121,8 @@ impl PoolBuilder {
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
     {
-        self.resolver = Some(Resolver::new(resolve));
+        let resolver: Resolver = Arc::new(move |host, port| Box::pin(resolve(host, port)));
+        self.resolver = Some(resolver);
         self
     }
 

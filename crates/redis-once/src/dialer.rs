@@ -12,22 +12,7 @@ use tokio::net::lookup_host;
 type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
 /// Resolves host names, again for each connection.
-#[derive(Clone)]
-pub(super) struct Resolver(Arc<dyn Fn(String, u16) -> Resolved + Send + Sync>);
-
-impl Resolver {
-    pub(super) fn new<F>(resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
-    {
-        Self(Arc::new(move |host, port| Box::pin(resolve(host, port))))
-    }
-
-    /// Returns the addresses of a host.
-    pub(super) fn addresses(&self, host: String, port: u16) -> Resolved {
-        (self.0)(host, port)
-    }
-}
+pub(super) type Resolver = Arc<dyn Fn(String, u16) -> Resolved + Send + Sync>;
 
 /// Returns the IP addresses of a host, by the application's function or the system.
 pub(super) async fn addresses(
@@ -36,7 +21,7 @@ pub(super) async fn addresses(
     resolver: Option<&Resolver>,
 ) -> io::Result<Vec<SocketAddr>> {
     match resolver {
-        Some(resolver) => resolver.addresses(host.to_owned(), port).await,
+        Some(resolve) => resolve(host.to_owned(), port).await,
         None => Ok(lookup_host((host, port)).await?.collect()),
     }
 }
