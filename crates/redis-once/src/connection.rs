@@ -11,7 +11,7 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -275,16 +275,14 @@ impl Health {
         if self.server.is_left.load(Relaxed) {
             return None;
         }
-        let (left, mut call) = (pin!(left), pin!(call));
-        tokio::select! {
-            biased;
-            () = left => {}
-            outcome = &mut call => return Some(outcome),
-        }
+        let leaving = async {
+            left.await;
+            read_arrived(Instant::now()).await;
+        };
         tokio::select! {
             biased;
             outcome = call => Some(outcome),
-            () = read_arrived(Instant::now()) => None,
+            () = leaving => None,
         }
     }
 }

@@ -117,23 +117,19 @@ impl OwnPool {
         let (connection, started, patience, retry_at) = self.with_state(now, user, |state| {
             let PoolState { runtimes, backoff, switches } = state;
             let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
-            let (mut started, mut retry_at) = (Vec::new(), now + MAX_CONNECTION_WAIT);
             if connections.entries.iter().any(PoolEntry::may_attempt) {
                 let now_switches = self.target.switches();
                 if *switches != now_switches {
                     // Earlier failures do not count for the new server or user.
                     (*switches, *backoff) = (now_switches, Backoff::default());
                 }
-                (started, retry_at) = connections.begin_attempts(now, backoff);
             }
-            let connection = connections.pick(place);
-            (connection, started, backoff.patience(), retry_at)
+            let (started, retry_at) = connections.begin_attempts(now, backoff);
+            (connections.pick(place), started, backoff.patience(), retry_at)
         });
         for entry in started {
-            let pool = Arc::downgrade(self);
-            let runtime_id = runtime.id();
-            let attempt =
-                ConnectAttempt { pool, runtime: runtime_id, entry, begun: now, result: None };
+            let (pool, id) = (Arc::downgrade(self), runtime.id());
+            let attempt = ConnectAttempt { pool, runtime: id, entry, begun: now, result: None };
             runtime.spawn(attempt.run(self.target.clone(), patience, self.shutdown.subscribe()));
         }
         connection.ok_or(retry_at)

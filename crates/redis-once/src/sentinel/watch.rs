@@ -2,7 +2,6 @@
 //! when the sentinel publishes a change.
 
 use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::{Arc, Weak};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -49,11 +48,7 @@ impl Watch {
             backoff.record_attempt(Instant::now());
             let begun = Instant::now();
             let end = begun + self.server.connector.timeout;
-            let overdue = || {
-                let message = "the sentinel did not answer in time";
-                let error = Error::new(ErrorKind::Infrastructure, message);
-                self.report(Report::Unreachable(error));
-            };
+            let overdue = || _ = self.report(Report::Unreachable(no_answer()));
             let connecting = with_patience(self.connect(end), backoff.patience(), overdue);
             let connected = unless_busy(end, connecting).await;
             let error = match connected {
@@ -74,16 +69,14 @@ impl Watch {
 
     /// Connects. If an attempt takes long, another one starts beside it, as for servers.
     async fn connect(&self, end: Instant) -> Connected {
-        let mut first = pin!(self.connect_once(end));
+        let another = async {
+            sleep(MAX_SILENCE).await;
+            self.connect_once(end).await
+        };
         select! {
             biased;
-            connected = &mut first => return connected,
-            () = sleep(MAX_SILENCE) => {}
-        }
-        select! {
-            biased;
-            connected = &mut first => connected,
             connected = self.connect_once(end) => connected,
+            connected = another => connected,
         }
     }
 
@@ -97,14 +90,13 @@ impl Watch {
                 notice.notify_one();
             }
         };
-        let closings = self.server.health.closings.count();
+        let closings = &self.server.health.closings;
+        let begun = closings.count();
         let (mut socket, _) = self.server.open(on_push, || ()).await?;
         // A user without the permission to subscribe learns of a switch at the next question.
         let end = end.min(Instant::now() + ANSWER_TIMEOUT);
         let subscribed = timeout_at(end, socket.connection.subscribe(&CHANNELS)).await;
-        match subscribed
-            .map(|outcome| self.server.health.closings.record("SUBSCRIBE", closings, outcome))
-        {
+        match subscribed.map(|outcome| closings.record("SUBSCRIBE", begun, outcome)) {
             Ok(Err(refused)) if refused.code().is_none() => {
                 Err(error_reply::from_redis_error(refused, []))
             }
@@ -114,18 +106,14 @@ impl Watch {
 
     /// Asks until an answer is missing, and returns why. `None`: the pool is gone.
     async fn ask_again_and_again(&self, mut socket: Socket, news: &Notify) -> Option<Error> {
-        let closings = self.server.health.closings.count();
+        let closings = &self.server.health.closings;
+        let begun = closings.count();
         loop {
             let end = Instant::now() + ANSWER_TIMEOUT;
             let asking = async {
                 let answer = timeout_at(end, self.ask(&mut socket.connection)).await;
-                let answer = answer
-                    .map(|answer| self.server.health.closings.record("SENTINEL", closings, answer));
-                let answer = answer.map_err(|_| {
-                    let message = "the sentinel did not answer in time";
-                    Error::new(ErrorKind::Infrastructure, message)
-                });
-                answer?.map_err(|error| error_reply::from_redis_error(error, []))
+                let answer = closings.record("SENTINEL", begun, answer.map_err(|_| no_answer())?);
+                answer.map_err(|error| error_reply::from_redis_error(error, []))
             };
             match unless_busy(end, asking).await {
                 Ok(report) => {
@@ -177,6 +165,10 @@ impl Drop for Watch {
             self.report(Report::Unreachable(Error::new(ErrorKind::Configuration, message)));
         }
     }
+}
+
+fn no_answer() -> Error {
+    Error::new(ErrorKind::Infrastructure, "the sentinel did not answer in time")
 }
 
 /// Returns true if a message is about the service, or is the last one of a connection.
