@@ -51,8 +51,7 @@ impl Pool {
     /// [`from_connection`](Self::from_connection).
     pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
     where
-        M: ManageConnection<Error = RedisError>,
-        M::Connection: ConnectionLike + Clone + Sync,
+        M: ManageConnection<Error = RedisError, Connection: ConnectionLike + Clone + Sync>,
     {
         Self::new(Arc::new(Bb8Pool::new(pool)), None)
     }
@@ -72,8 +71,7 @@ pub(super) struct Bb8Pool<M: ManageConnection> {
 
 impl<M> Bb8Pool<M>
 where
-    M: ManageConnection<Error = RedisError>,
-    M::Connection: Sync,
+    M: ManageConnection<Error = RedisError, Connection: ConnectionLike + Clone + Sync>,
 {
     pub(super) fn new(pool: bb8::Pool<M>) -> Self {
         let (backoff, traffic) = (Mutex::default(), Arc::default());
@@ -82,10 +80,7 @@ where
     }
 
     /// Asks the pool for a connection until it returns one. Calls then share a clone of it.
-    async fn check_out(self: &Arc<Self>) -> Result<Arc<Bb8Connection<M>>, Error>
-    where
-        M::Connection: Clone,
-    {
+    async fn check_out(self: &Arc<Self>) -> Result<Arc<Bb8Connection<M>>, Error> {
         let asking = async {
             loop {
                 match self.pool.get().await {
@@ -156,8 +151,7 @@ where
 
 impl<M> Connections for Bb8Pool<M>
 where
-    M: ManageConnection<Error = RedisError>,
-    M::Connection: ConnectionLike + Clone + Sync,
+    M: ManageConnection<Error = RedisError, Connection: ConnectionLike + Clone + Sync>,
 {
     fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
         // The server may have closed an idle connection, so the pool must test it.
@@ -195,8 +189,7 @@ struct Bb8Connection<M: ManageConnection> {
 
 impl<M> Bb8Connection<M>
 where
-    M: ManageConnection<Error = RedisError>,
-    M::Connection: Sync,
+    M: ManageConnection<Error = RedisError, Connection: ConnectionLike + Clone + Sync>,
 {
     /// Returns a call that records its outcome.
     fn recorded<T: Send + 'static>(
@@ -216,8 +209,7 @@ where
 
 impl<M> SharedConnection for Bb8Connection<M>
 where
-    M: ManageConnection<Error = RedisError>,
-    M::Connection: ConnectionLike + Clone + Sync,
+    M: ManageConnection<Error = RedisError, Connection: ConnectionLike + Clone + Sync>,
 {
     fn send(&self, command: Cmd) -> ReplyFuture {
         let mut connection = self.connection.clone();
