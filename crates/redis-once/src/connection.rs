@@ -127,6 +127,12 @@ impl Connection {
         })
     }
 
+    /// Returns why the connection is useless, and since when, as far as this process knows.
+    pub(super) fn useless(&self) -> Option<(Useless, Instant)> {
+        let ended = || self.socket.has_ended().then(|| (Useless::Closed, Instant::now()));
+        self.health.useless().or_else(ended)
+    }
+
     /// Gives the connection up if it is silent, and returns true then.
     pub(super) fn give_up_if_silent(&self) -> bool {
         let is_silent = self.socket.silent_for() >= MAX_SILENCE;
@@ -172,7 +178,7 @@ impl SharedConnection for Connection {
     }
 
     fn is_alive(&self) -> bool {
-        self.health.useless().is_none()
+        self.useless().is_none()
     }
 
     /// Gives a silent connection up. One pause of the server is not a reason to reconnect.
@@ -253,8 +259,8 @@ impl Health {
         Self { useless: OnceLock::new(), server, closings }
     }
 
-    /// Returns why the connection is useless, and since when. An idle process may notice that much
-    /// later: then it does not show the current state of the server.
+    /// Returns why the connection was given up, and since when. The pool may notice that much later:
+    /// then it does not show the current state of the server.
     pub(super) fn useless(&self) -> Option<(Useless, Instant)> {
         let left = || self.server.is_left.load(Relaxed).then(|| (Useless::Closed, Instant::now()));
         self.useless.get().copied().or_else(left)

@@ -334,7 +334,7 @@ impl PoolState {
         let (mut unusable, mut closed) = (None, None);
         for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
             let Some(connection) = &entry.connection else { continue };
-            let Some((reason, since)) = connection.health.useless() else { continue };
+            let Some((reason, since)) = connection.useless() else { continue };
             let since = since.min(now);
             let lost = |reason| Some(Lost { address: connection.server(), reason, since });
             match reason {

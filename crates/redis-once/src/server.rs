@@ -17,7 +17,7 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::Host;
-use super::connection::{Connection, Diagnosis, Health, ServerHealth, Useless};
+use super::connection::{Connection, Diagnosis, Health, ServerHealth};
 use super::dialer::{Dialer, Resolver};
 use super::error::{Error, ErrorKind};
 use super::error_reply;
@@ -116,12 +116,8 @@ impl Server {
     }
 
     pub(super) async fn connect(&self) -> Result<Connection, Error> {
-        let mut health = Arc::new(Health::new(&self.health));
-        let guard = || {
-            health = Arc::new(Health::new(&self.health));
-            RetireOnDrop(Arc::clone(&health))
-        };
-        let (socket, greeting) = self.open(|_| {}, guard).await?;
+        let health = Arc::new(Health::new(&self.health));
+        let (socket, greeting) = self.open(|_| {}).await?;
         if self.kind == ServerKind::Plain && greeting.is_replica() {
             let message = "this server is a replica, and its address leads to no primary";
             // An address that never led to a primary is wrong. Otherwise, a failover goes on.
@@ -137,8 +133,7 @@ impl Server {
         Ok(Connection { socket, health, address, is_primary, keys_apart })
     }
 
-    /// Opens a socket, and reads the greeting of the server. `on_push` gets all push messages. Each
-    /// attempt has a guard of its own, which is dropped when its connection is lost.
+    /// Opens a socket, and reads the greeting of the server. `on_push` gets all push messages.
     ///
     /// If a name has several addresses, a replica among them is left for the next one.
     ///
@@ -147,10 +142,9 @@ impl Server {
     ///
     /// By RESP2 a server is asked for its role. A proxy that closes at this question is not asked
     /// again, until a write is refused with `READONLY`.
-    pub(super) async fn open<G: Send + 'static>(
+    pub(super) async fn open(
         &self,
         on_push: impl Fn(PushInfo) + Clone + Send + Sync + 'static,
-        mut guard: impl FnMut() -> G + Send,
     ) -> Result<(Socket, Greeting), Error> {
         let deadline = Instant::now() + self.connector.timeout;
         let has_database = self.connector.login.settings().db() != 0;
@@ -162,7 +156,7 @@ impl Server {
         let seeks_primary = matches!(self.kind, ServerKind::Plain | ServerKind::Primary);
         let (mut was_closed, mut left, mut replica) = (self.can_be_probed(), Vec::new(), None);
         loop {
-            let opened = self.open_by(way, deadline, &left, on_push.clone(), guard()).await;
+            let opened = self.open_by(way, deadline, &left, on_push.clone()).await;
             let (error, refusal) = match (opened, replica.take()) {
                 (Ok((socket, greeting)), _) => match socket.peer {
                     Some(peer) if seeks_primary && greeting.is_replica() => {
@@ -200,11 +194,10 @@ impl Server {
         deadline: Instant,
         left: &[SocketAddr],
         on_push: impl Fn(PushInfo) + Send + Sync + 'static,
-        guard: impl Send + 'static,
     ) -> Result<(Socket, Greeting), Refused> {
         let mut socket = select! {
             biased;
-            socket = self.open_socket(way, deadline, left, on_push, guard) => match socket {
+            socket = self.open_socket(way, deadline, left, on_push) => match socket {
                 Ok(socket) => socket,
                 Err(error) => {
                     let refused = self.refused(error, way, true, deadline).await;
@@ -239,7 +232,6 @@ impl Server {
         deadline: Instant,
         left: &[SocketAddr],
         on_push: impl Fn(PushInfo) + Send + Sync + 'static,
-        guard: impl Send + 'static,
     ) -> RedisResult<Socket> {
         // Each call has its own deadline.
         let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
@@ -259,7 +251,7 @@ impl Server {
                 socket::open(&self.addr, &self.connector.tls, resolver, dialer, left).await?;
             // With another command, a connection that is closed at HELLO could not be recognized.
             let settings = settings.set_skip_set_lib_name();
-            Socket::new(opened, self.uses_tls(), &settings, config, guard).await
+            Socket::new(opened, self.uses_tls(), &settings, config).await
         };
         let in_time = timeout_at(deadline, opened).await;
         in_time.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
@@ -403,7 +395,7 @@ impl Server {
     async fn ping(&self, deadline: Instant) -> Option<bool> {
         let way = Way::Resp2 { asks_role: false };
         let asked = async {
-            let mut socket = self.open_socket(way, deadline, &[], |_| {}, ()).await?;
+            let mut socket = self.open_socket(way, deadline, &[], |_| {}).await?;
             socket.connection.send_packed_command(&cmd("PING")).await
         };
         let reply = timeout_at(deadline, asked).await.ok()?.and_then(Value::extract_error);
@@ -479,16 +471,6 @@ fn user(settings: &RedisConnectionInfo) -> Option<&str> {
 fn is_tls_failure(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Io
         && error_reply::has_cause(error, |cause| cause.kind() == io::ErrorKind::InvalidData)
-}
-
-/// Marks the connection as closed when it is dropped. The task that reads the socket drops it, even
-/// when its runtime ends.
-struct RetireOnDrop(Arc<Health>);
-
-impl Drop for RetireOnDrop {
-    fn drop(&mut self) {
-        self.0.retire(Useless::Closed);
-    }
 }
 
 #[cfg(test)]

@@ -53,24 +53,24 @@ impl Drop for Reading {
 }
 
 impl Socket {
-    /// Begins a connection over `stream`. `guard` is dropped when the connection is lost, and even
-    /// when its runtime ends.
+    /// Begins a connection over an open stream.
     pub(super) async fn new(
         opened: Opened,
         uses_tls: bool,
         settings: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
-        guard: impl Send + 'static,
     ) -> RedisResult<Self> {
         let Opened { stream, look, traffic, peer } = opened;
         let (connection, reading) =
             MultiplexedConnection::new_with_config(settings, stream, config).await?;
-        let reading = tokio::spawn(async move {
-            let _guard = guard;
-            reading.await;
-        });
-        let reading = Arc::new(Reading(reading));
+        let reading = Arc::new(Reading(tokio::spawn(reading)));
         Ok(Self { connection, reading, look, uses_tls, traffic, peer })
+    }
+
+    /// Returns true if the connection is lost: the task that reads the socket has ended, even with its
+    /// runtime.
+    pub(super) fn has_ended(&self) -> bool {
+        self.reading.0.is_finished()
     }
 
     /// Records that a reply came, or the replies to all commands of one write.

@@ -92,7 +92,7 @@ impl Watch {
         };
         let closings = &self.server.health.closings;
         let begun = closings.count();
-        let (mut socket, _) = self.server.open(on_push, || ()).await?;
+        let (mut socket, _) = self.server.open(on_push).await?;
         // A user without the permission to subscribe learns of a switch at the next question.
         let end = end.min(Instant::now() + ANSWER_TIMEOUT);
         let subscribed = timeout_at(end, socket.connection.subscribe(&CHANNELS)).await;
