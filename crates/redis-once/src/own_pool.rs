@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{self, Duration, SystemTime};
 
 use tokio::runtime::{self, Handle};
-use tokio::select;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::backoff::{Backoff, with_patience};
@@ -42,8 +42,8 @@ pub(super) struct OwnPool {
     /// By any connection so far, 2: the keys of one call may be on several servers. 1: they are on
     /// one. 0: there was no connection.
     keys_apart: AtomicU8,
-    /// Closed when the pool is dropped: that ends the attempts to connect.
-    shutdown: watch::Sender<()>,
+    /// The tasks that connect. They end with the pool.
+    attempts: Mutex<JoinSet<()>>,
     /// Told of connections that were made, failed or lost.
     listener: Listener,
     /// True if the last attempt failed, or the last connection was lost.
@@ -101,10 +101,10 @@ struct Lost {
 impl OwnPool {
     /// Makes a pool of connections to `target`, with these settings. It connects on first use.
     pub(super) fn new(target: Target, connector: &Connector) -> Self {
-        let (state, changed, shutdown) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
+        let (state, changed, attempts) = (Mutex::default(), Notify::new(), Mutex::default());
         let (size, keys_apart) = (connector.size, AtomicU8::new(0));
         let (listener, has_failed) = (connector.listener.clone(), AtomicBool::new(false));
-        Self { target, size, state, changed, keys_apart, shutdown, listener, has_failed }
+        Self { target, size, state, changed, keys_apart, attempts, listener, has_failed }
     }
 
     /// Returns the connection at this place if it is usable, or else the next usable one. The error
@@ -130,7 +130,9 @@ impl OwnPool {
         for entry in started {
             let (pool, id) = (Arc::downgrade(self), runtime.id());
             let attempt = ConnectAttempt { pool, runtime: id, entry, begun: now, result: None };
-            runtime.spawn(attempt.run(self.target.clone(), patience, self.shutdown.subscribe()));
+            let mut attempts = lock(&self.attempts);
+            while attempts.try_join_next().is_some() {}
+            attempts.spawn_on(attempt.run(self.target.clone(), patience), &runtime);
         }
         connection.ok_or(retry_at)
     }
@@ -247,20 +249,14 @@ struct ConnectAttempt {
 }
 
 impl ConnectAttempt {
-    async fn run(mut self, target: Target, patience: Duration, mut pool: watch::Receiver<()>) {
+    async fn run(mut self, target: Target, patience: Duration) {
         let (waiting, runtime) = (self.pool.clone(), self.runtime);
         let record_overdue = || {
             if let Some(pool) = waiting.upgrade() {
                 pool.record_overdue(runtime);
             }
         };
-        select! {
-            biased;
-            result = with_patience(target.connect(), patience, record_overdue) => {
-                self.result = Some(result);
-            }
-            _ = pool.changed() => {}
-        }
+        self.result = Some(with_patience(target.connect(), patience, record_overdue).await);
     }
 }
 

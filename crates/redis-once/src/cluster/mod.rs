@@ -14,10 +14,11 @@ pub(super) mod slot_map;
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::select;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout_at};
 
 use self::nodes::{Node, Nodes};
@@ -40,8 +41,8 @@ pub(super) struct Cluster {
     refreshes: Refreshes,
     /// Notified when the slot map changes, and when an attempt to read it ends.
     changed: Notify,
-    /// Closed when the cluster is dropped: that ends the attempts to read the slot map.
-    shutdown: watch::Sender<()>,
+    /// The tasks that read the slot map. They end with the cluster.
+    attempts: Mutex<JoinSet<()>>,
 }
 
 impl Cluster {
@@ -49,9 +50,9 @@ impl Cluster {
     pub(super) fn new(connector: Connector, seeds: &[Host]) -> Self {
         let seeds = seeds.iter().map(|host| Arc::new(Node::new(host, &connector))).collect();
         let nodes = Nodes::new(connector.listener.clone());
-        let refreshes = Refreshes::default();
-        let (changed, shutdown) = (Notify::new(), watch::Sender::new(()));
-        Self { connector, seeds, nodes, refreshes, changed, shutdown }
+        let (refreshes, changed, attempts) =
+            (Refreshes::default(), Notify::new(), Mutex::default());
+        Self { connector, seeds, nodes, refreshes, changed, attempts }
     }
 
     /// Returns the partition of a slot. Each connection has one, so that calls of a slot keep their

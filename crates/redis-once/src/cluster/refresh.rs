@@ -12,7 +12,6 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{ConnectionAddr, cmd};
 use tokio::runtime::{self, Handle};
 use tokio::select;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::address::Host;
@@ -111,7 +110,9 @@ impl Cluster {
         let candidates = self.candidates();
         let (cluster, id, begun) = (Arc::downgrade(self), runtime.id(), Instant::now());
         let attempt = Attempt { cluster, runtime: id, begun, result: None };
-        runtime.spawn(attempt.run(candidates, patience, self.shutdown.subscribe()));
+        let mut attempts = lock(&self.attempts);
+        while attempts.try_join_next().is_some() {}
+        attempts.spawn_on(attempt.run(candidates, patience), &runtime);
         begun + MAX_CONNECTION_WAIT
     }
 
@@ -147,25 +148,14 @@ struct Attempt {
 }
 
 impl Attempt {
-    async fn run(
-        mut self,
-        candidates: Vec<Candidate>,
-        patience: Duration,
-        mut cluster: watch::Receiver<()>,
-    ) {
+    async fn run(mut self, candidates: Vec<Candidate>, patience: Duration) {
         let waiting = self.cluster.clone();
         let record_overdue = || {
             if let Some(cluster) = waiting.upgrade() {
                 cluster.refreshes.record_overdue();
             }
         };
-        select! {
-            biased;
-            result = with_patience(first_map(candidates), patience, record_overdue) => {
-                self.result = Some(result);
-            }
-            _ = cluster.changed() => {}
-        }
+        self.result = Some(with_patience(first_map(candidates), patience, record_overdue).await);
     }
 }
 
