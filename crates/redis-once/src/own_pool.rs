@@ -6,13 +6,12 @@
 //! own connections, since a socket is read only while its runtime runs.
 
 use std::mem;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{self, Duration, SystemTime};
 
 use tokio::runtime::{self, Handle};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -37,8 +36,8 @@ pub(super) struct OwnPool {
     /// The number of connections for each runtime.
     size: usize,
     state: Mutex<PoolState>,
-    /// Notified when an attempt to connect ends.
-    changed: Notify,
+    /// Changed when an attempt to connect ends.
+    changed: watch::Sender<()>,
     /// By any connection so far, 2: the keys of one call may be on several servers. 1: they are on
     /// one. 0: there was no connection.
     keys_apart: AtomicU8,
@@ -101,7 +100,8 @@ struct Lost {
 impl OwnPool {
     /// Makes a pool of connections to `target`, with these settings. It connects on first use.
     pub(super) fn new(target: Target, connector: &Connector) -> Self {
-        let (state, changed, attempts) = (Mutex::default(), Notify::new(), Mutex::default());
+        let (state, changed, attempts) =
+            (Mutex::default(), watch::Sender::new(()), Mutex::default());
         let (size, keys_apart) = (connector.size, AtomicU8::new(0));
         let (listener, has_failed) = (connector.listener.clone(), AtomicBool::new(false));
         Self { target, size, state, changed, keys_apart, attempts, listener, has_failed }
@@ -204,12 +204,11 @@ impl OwnPool {
     /// Waits for a connection, without a limit of time.
     pub(super) fn connection_at(self: Arc<Self>, place: Option<usize>) -> ConnectionFuture {
         Box::pin(async move {
+            let mut changes = self.changed.subscribe();
             loop {
-                let mut changed = pin!(self.changed.notified());
-                changed.as_mut().enable();
                 match self.next(place) {
                     Ok(connection) => return Ok(connection as Arc<dyn SharedConnection>),
-                    Err(retry_at) => _ = timeout_at(retry_at, changed).await,
+                    Err(retry_at) => _ = timeout_at(retry_at, changes.changed()).await,
                 }
             }
         })
@@ -293,7 +292,7 @@ impl Drop for ConnectAttempt {
             None => backoff.record_end(self.begun, None),
         }
         drop(state);
-        pool.changed.notify_waiters();
+        pool.changed.send_replace(());
         match ended {
             Some(Ok(())) => {
                 let again = pool.has_failed.swap(false, Relaxed);

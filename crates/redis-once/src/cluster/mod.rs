@@ -13,11 +13,10 @@ mod refresh;
 pub(super) mod slot_map;
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use tokio::select;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout_at};
 
@@ -39,8 +38,8 @@ pub(super) struct Cluster {
     seeds: Vec<Arc<Node>>,
     nodes: Nodes,
     refreshes: Refreshes,
-    /// Notified when the slot map changes, and when an attempt to read it ends.
-    changed: Notify,
+    /// Changed with the slot map, and when an attempt to read it ends.
+    changed: watch::Sender<()>,
     /// The tasks that read the slot map. They end with the cluster.
     attempts: Mutex<JoinSet<()>>,
 }
@@ -51,7 +50,7 @@ impl Cluster {
         let seeds = seeds.iter().map(|host| Arc::new(Node::new(host, &connector))).collect();
         let nodes = Nodes::new(connector.listener.clone());
         let (refreshes, changed, attempts) =
-            (Refreshes::default(), Notify::new(), Mutex::default());
+            (Refreshes::default(), watch::Sender::new(()), Mutex::default());
         Self { connector, seeds, nodes, refreshes, changed, attempts }
     }
 
@@ -67,14 +66,10 @@ impl Cluster {
     /// others are.
     pub(super) async fn left(&self, partition: Partition, hash_slot: u16) {
         let was_read = self.refreshes.state().was_read;
-        loop {
-            let mut changed = pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if self.partition(hash_slot) != partition || self.refreshes.state().was_read != was_read
-            {
-                return;
-            }
-            changed.await;
+        let mut changes = self.changed.subscribe();
+        while self.partition(hash_slot) == partition && self.refreshes.state().was_read == was_read
+        {
+            let _ = changes.changed().await;
         }
     }
 
@@ -115,7 +110,7 @@ impl Cluster {
                 self.refreshes.hurry();
             }
         }
-        self.changed.notify_waiters();
+        self.changed.send_replace(());
         // Other slots have probably moved too.
         self.refresh();
         Ok(())
@@ -134,22 +129,19 @@ impl Cluster {
         hash_slot: u16,
     ) -> Option<Result<Arc<dyn SharedConnection>, Error>> {
         let mut connecting = Arc::clone(&node.pool).connection_at(Some(self.place(hash_slot)));
-        loop {
-            let mut changed = pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if self.nodes.number_of(hash_slot) != Some(number) {
-                return None;
-            }
+        let mut changes = self.changed.subscribe();
+        while self.nodes.number_of(hash_slot) == Some(number) {
             if node.pool.facts().failure.is_some() {
                 self.refresh();
             }
             select! {
                 biased;
                 outcome = &mut connecting => return Some(outcome),
-                () = changed => {}
+                _ = changes.changed() => {}
                 () = sleep(REFRESH_CHECK) => {}
             }
         }
+        None
     }
 
     /// Makes the error for a slot without a known server.
@@ -177,16 +169,15 @@ impl Connections for Cluster {
 
     fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture {
         Box::pin(async move {
+            let mut changes = self.changed.subscribe();
             loop {
-                let mut changed = pin!(self.changed.notified());
-                changed.as_mut().enable();
-                if let Some((number, node)) = self.nodes.of(hash_slot) {
-                    match self.connection_of(number, &node, hash_slot).await {
-                        Some(outcome) => return outcome,
-                        None => continue,
-                    }
+                let Some((number, node)) = self.nodes.of(hash_slot) else {
+                    let _ = timeout_at(self.refresh(), changes.changed()).await;
+                    continue;
+                };
+                if let Some(outcome) = self.connection_of(number, &node, hash_slot).await {
+                    return outcome;
                 }
-                let _ = timeout_at(self.refresh(), changed).await;
             }
         })
     }
