@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::{Notify, watch as channel};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use self::reports::{Report, Reports};
 use self::watch::Watch;
@@ -45,8 +45,8 @@ pub(super) struct Sentinels {
     start: Instant,
     /// The last sign of the watching task that it runs, in ms since `start`. 0: never.
     heartbeat: AtomicU64,
-    /// The number of the watching task. Earlier tasks end.
-    watcher: channel::Sender<u64>,
+    /// The watching task. It ends when another one replaces it, and with the pool.
+    watcher: Mutex<JoinSet<Option<()>>>,
 }
 
 /// The server that is the primary.
@@ -79,7 +79,7 @@ impl Sentinels {
             doubts: Arc::default(),
             start,
             heartbeat: AtomicU64::new(0),
-            watcher: channel::Sender::new(0),
+            watcher: Mutex::default(),
         }
     }
 
@@ -107,15 +107,21 @@ impl Sentinels {
 
     /// Starts the task that watches the sentinels, unless it already runs.
     pub(super) fn keep_watching(self: &Arc<Self>, runtime: &Handle) {
-        let now = self.start.elapsed().as_millis() as u64 + 1;
+        let now = self.now();
         let last = self.heartbeat.load(Relaxed);
         if last > 0 && now.saturating_sub(last) < WATCHER_IS_GONE.as_millis() as u64 {
             return;
         }
         if self.heartbeat.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
-            self.watcher.send_modify(|number| *number += 1);
-            runtime.spawn(watch_all(Arc::downgrade(self), self.watcher.subscribe()));
+            let mut watcher = JoinSet::new();
+            watcher.spawn_on(watch_all(Arc::downgrade(self)), runtime);
+            *lock(&self.watcher) = watcher;
         }
+    }
+
+    /// Returns the time since `start` in ms, at least 1.
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64 + 1
     }
 
     /// Connects to the primary. The wait for its name and the attempt to connect may each take the
@@ -233,8 +239,8 @@ impl Sentinels {
     }
 }
 
-/// Watches all sentinels until another task does, or until the pool is gone.
-async fn watch_all(sentinels: Weak<Sentinels>, mut watcher: channel::Receiver<u64>) -> Option<()> {
+/// Watches all sentinels. `None`: the pool is gone.
+async fn watch_all(sentinels: Weak<Sentinels>) -> Option<()> {
     loop {
         let mut tasks = JoinSet::new();
         let all = sentinels.upgrade()?;
@@ -244,20 +250,11 @@ async fn watch_all(sentinels: Weak<Sentinels>, mut watcher: channel::Receiver<u6
             tasks.spawn(Watch { number, server, service_name, sentinels, doubts }.run());
         }
         drop(all);
-        let mut has_panicked = false;
-        while !has_panicked {
+        // Only a panic, for example in a resolver, ends one of them early. All are restarted soon,
+        // since even an idle process follows its primary.
+        while timeout(HEARTBEAT, tasks.join_next()).await.is_err() {
             let all = sentinels.upgrade()?;
-            all.heartbeat.store(all.start.elapsed().as_millis() as u64 + 1, Relaxed);
-            drop(all);
-            select! {
-                biased;
-                // Another task watches, or the pool is gone.
-                _ = watcher.changed() => return None,
-                // Only a panic, for example in a resolver, ends one of them early. All are
-                // restarted soon, since even an idle process follows its primary.
-                _ = tasks.join_next() => has_panicked = true,
-                () = sleep(HEARTBEAT) => {}
-            }
+            all.heartbeat.store(all.now(), Relaxed);
         }
         sleep(HEARTBEAT).await;
     }
