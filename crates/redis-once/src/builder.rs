@@ -277,11 +277,7 @@ impl PoolBuilder {
                 own(Target::Primary(Arc::new(sentinels)))
             }
         };
-        let pool = pool.with_logins(login, sentinel_login);
-        Ok(match several {
-            Some(several) => pool.several_servers(several),
-            None => pool,
-        })
+        Ok(pool.with([Some(login), sentinel_login], several))
     }
 }
 

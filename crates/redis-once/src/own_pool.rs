@@ -448,8 +448,7 @@ impl PoolEntry {
 
     /// Records the end of the attempt that began at `begun`.
     fn end_attempt(&mut self, begun: Instant) {
-        let ended = self.attempts.iter().position(|one| *one == begun);
-        ended.map(|ended| self.attempts.remove(ended));
+        self.attempts.retain(|one| *one != begun);
     }
 }
 

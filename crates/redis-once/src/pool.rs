@@ -107,9 +107,10 @@ impl Pool {
         self.cluster.as_ref().map_or_else(|| vec![0], |cluster| cluster.first_tags())
     }
 
-    /// Returns the pool with the logins that its connections use.
-    pub(super) fn with_logins(self, servers: Login, sentinels: Option<Login>) -> Self {
-        Self { logins: [Some(servers), sentinels], ..self }
+    /// Returns the pool with the logins of the servers and of the sentinels, and with the setting of
+    /// [`several_servers`](Self::several_servers).
+    pub(super) fn with(self, logins: [Option<Login>; 2], several: Option<bool>) -> Self {
+        Self { logins, several, ..self }
     }
 
     pub(super) fn of_cluster(cluster: Cluster, response_timeout: Option<Duration>) -> Self {
