@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::details::Details;
-use self::details::HeldDetails;
 pub use self::done::Done;
 pub use self::outcome::{Origin, Outcome};
 pub(crate) use self::policy_report::{
@@ -54,7 +53,8 @@ pub struct Decision {
     /// True if this denial was an [`Outcome::Retry`], which does not say how long the denial holds.
     was_retry: bool,
     /// `None` if only the outcome is known.
-    details: Option<HeldDetails>,
+    /// On the heap, so that futures and results are small.
+    details: Option<Box<Details>>,
 }
 
 impl Decision {
@@ -88,7 +88,7 @@ impl Decision {
 
     #[inline]
     pub(crate) fn with_details(outcome: Outcome, origin: Origin, details: Box<Details>) -> Self {
-        Self { outcome, origin, was_retry: false, details: Some(HeldDetails::Own(details)) }
+        Self { outcome, origin, was_retry: false, details: Some(details) }
     }
 
     /// Returns the outcome.
@@ -258,13 +258,13 @@ impl Decision {
     /// [`Limiter::settle`]: crate::Limiter::settle
     #[inline]
     pub fn take_reservation(&mut self) -> Option<Reservation> {
-        self.details.as_mut()?.unshared()?.reservation.take()
+        self.details.as_mut()?.reservation.take()
     }
 
     /// Puts back the reservation that was taken out.
     pub(crate) fn put_back(&mut self, reservation: Reservation) {
-        if let Some(own) = self.details.as_mut().and_then(HeldDetails::unshared) {
-            own.reservation = Some(reservation);
+        if let Some(details) = &mut self.details {
+            details.reservation = Some(reservation);
         }
     }
 
@@ -322,7 +322,7 @@ impl Decision {
 
     /// Returns the reservation of the units taken.
     pub(crate) fn reservation_mut(&mut self) -> Option<&mut Reservation> {
-        self.details.as_mut()?.unshared()?.reservation.as_mut()
+        self.details.as_mut()?.reservation.as_mut()
     }
 
     /// The same denial, a time `later`: its times are shorter, and nothing else has changed.
@@ -332,7 +332,7 @@ impl Decision {
         (repeated.outcome, repeated.origin) = (Outcome::Deny { retry_after }, Origin::Cache);
         repeated.was_retry = false;
         if let Some(details) = &mut repeated.details {
-            details.own().retried_for = Duration::ZERO;
+            details.retried_for = Duration::ZERO;
         }
         repeated
     }
@@ -396,7 +396,7 @@ impl Decision {
 
     /// Takes out the line in which the request waits.
     pub(crate) fn take_waiters(&mut self) -> Option<Arc<dyn Waiters>> {
-        self.details.as_mut()?.own().waiters.take()
+        self.details.as_mut()?.waiters.take()
     }
 
     /// Sets how long the request waited before this attempt, if it asked again because nothing
@@ -415,22 +415,16 @@ impl Decision {
     /// A copy of the answer without the reservation, for other callers that get a part of the
     /// units.
     pub(crate) fn without_reservation(&self) -> Self {
-        let details = self.details().map(|details| HeldDetails::new(details.without_reservation()));
-        Self { details, ..*self }
-    }
-
-    /// A copy of the answer for later readers.
-    pub(crate) fn to_shared(&self) -> Self {
-        let details = self.details.as_ref().map(HeldDetails::to_shared);
+        let details = self.details().map(|details| Box::new(details.without_reservation()));
         Self { details, ..*self }
     }
 
     fn details(&self) -> Option<&Details> {
-        self.details.as_ref().map(HeldDetails::get)
+        self.details.as_deref()
     }
 
     fn details_mut(&mut self) -> &mut Details {
-        self.details.get_or_insert_with(|| HeldDetails::new(Details::default())).own()
+        self.details.get_or_insert_default()
     }
 
     /// Turns an [`Outcome::Retry`] into a denial, since no time to wait is left.

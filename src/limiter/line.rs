@@ -168,7 +168,7 @@ impl Slot {
             at: decision.decided_at().unwrap_or_default().saturating_add(wait),
             mark,
             due: now + wait.min(MAX_TIMEOUT),
-            report: decision.to_shared(),
+            report: decision.without_reservation(),
             is_kept: false,
             is_forgotten: false,
             is_void: false,

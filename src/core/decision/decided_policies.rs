@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Decision;
-use super::details::{Details, HeldDetails};
+use super::details::Details;
 use super::policy_report::{Figures, KEEPS_NAME, Policy, PolicyReport};
 
 impl Decision {
@@ -87,7 +87,7 @@ impl Decision {
     /// The same decision, after that many policies of other limiters.
     pub(crate) fn behind(mut self, others: usize) -> Self {
         if others > 0
-            && let Some(details) = self.details.as_mut().map(HeldDetails::own)
+            && let Some(details) = &mut self.details
         {
             details.place = details.place.saturating_add(others);
             for policy in details.policies_mut() {
@@ -99,7 +99,7 @@ impl Decision {
 
     /// The same decision, whose only policy keeps its name even if a description has another one.
     pub(crate) fn keeping_name(mut self) -> Self {
-        if let Some(details) = self.details.as_mut().map(HeldDetails::own) {
+        if let Some(details) = &mut self.details {
             details.place = KEEPS_NAME;
         }
         self
@@ -107,7 +107,7 @@ impl Decision {
 
     /// The same decision after `elapsed` time, with `more` units left.
     pub(crate) fn later(mut self, elapsed: Duration, more: u64) -> Self {
-        if let Some(details) = self.details.as_mut().map(HeldDetails::own) {
+        if let Some(details) = &mut self.details {
             details.remaining = details.remaining.map(|units| units.saturating_add(more));
             details.reset_after = details.reset_after.map(|time| time.saturating_sub(elapsed));
             details.age = details.age.saturating_add(elapsed);
@@ -123,7 +123,7 @@ impl Decision {
         if let [only] = units {
             return self.later(Duration::ZERO, *only);
         }
-        if let Some(details) = self.details.as_mut().map(HeldDetails::own) {
+        if let Some(details) = &mut self.details {
             for (policy, more) in details.policies_mut().iter_mut().zip(units) {
                 policy.figures = policy.figures.later(Duration::ZERO, *more);
             }
@@ -151,7 +151,7 @@ impl Decision {
     /// Marks the listed policies as being in a shadow. An only policy is in a shadow if the
     /// decision is.
     pub(super) fn mark_policies_as_shadows(&mut self) {
-        if let Some(details) = self.details.as_mut().map(HeldDetails::own) {
+        if let Some(details) = &mut self.details {
             for policy in details.policies_mut() {
                 policy.figures.is_shadow = true;
             }

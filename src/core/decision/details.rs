@@ -1,4 +1,4 @@
-//! The details of a decision besides its outcome: owned, or shared by its reports.
+//! The details of a decision besides its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +38,6 @@ pub(crate) struct Details {
     pub(crate) waiters: Option<Arc<dyn Waiters>>,
 }
 
-/// The details of a decision, on the heap so that futures and results are small.
-pub(super) enum HeldDetails {
-    /// The details of the decision itself, which holds the reservation.
-    Own(Box<Details>),
-    /// The details of its reports, which hold no reservation.
-    Shared(Arc<Details>),
-}
-
 impl Details {
     pub(super) fn without_reservation(&self) -> Self {
         Self {
@@ -57,46 +49,5 @@ impl Details {
             waiters: None,
             ..*self
         }
-    }
-}
-
-impl HeldDetails {
-    #[inline]
-    pub(super) fn new(details: Details) -> Self {
-        Self::Own(Box::new(details))
-    }
-
-    #[inline]
-    pub(super) fn get(&self) -> &Details {
-        match self {
-            Self::Own(own) => own,
-            Self::Shared(shared) => shared,
-        }
-    }
-
-    /// Returns the details for a change. Existing reports keep the old ones.
-    pub(super) fn own(&mut self) -> &mut Details {
-        if let Self::Shared(shared) = self {
-            *self = Self::new(shared.without_reservation());
-        }
-        let Self::Own(own) = self else { unreachable!("they were made its own") };
-        own
-    }
-
-    /// Returns the details if they are not shared: shared details have no reservation.
-    #[inline]
-    pub(super) fn unshared(&mut self) -> Option<&mut Details> {
-        match self {
-            Self::Own(own) => Some(own),
-            Self::Shared(_) => None,
-        }
-    }
-
-    /// Returns the details of a report.
-    pub(super) fn to_shared(&self) -> Self {
-        Self::Shared(match self {
-            Self::Shared(shared) => Arc::clone(shared),
-            Self::Own(own) => Arc::new(own.without_reservation()),
-        })
     }
 }

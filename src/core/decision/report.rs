@@ -6,7 +6,7 @@ use std::ops::Deref;
 use super::Decision;
 
 /// A [`Decision`] that can be cloned, since it holds no
-/// [`Reservation`](crate::limiter::Reservation). Clones share their content.
+/// [`Reservation`](crate::limiter::Reservation).
 ///
 /// [`HttpResponder::report_in_request`](crate::HttpResponder::report_in_request) adds it to
 /// requests, for handlers. [`report_in_response`](crate::HttpResponder::report_in_response) adds it
@@ -34,7 +34,7 @@ pub struct DecisionReport(Decision);
 
 impl From<&Decision> for DecisionReport {
     fn from(decision: &Decision) -> Self {
-        Self(decision.to_shared())
+        Self(decision.without_reservation())
     }
 }
 
