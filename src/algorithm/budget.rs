@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, YEAR,
-    at_most_a_year, exact, micros, units_between,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit, YEAR,
+    at_most_a_year, exact, micros,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -159,11 +159,10 @@ impl Budget {
     max_debt_setter!();
 }
 
-/// One unit takes `unit_numerator / unit_denominator` µs; an era takes `max_hold`.
+/// An era takes `max_hold`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    unit_numerator: i64,
-    unit_denominator: i64,
+    unit: Unit,
     burst: i64,
     horizon: i64,
     max_debt: i64,
@@ -171,16 +170,9 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The time of `units`: whole µs, and the rest over the denominator.
-    #[inline]
-    fn time(&self, units: i64) -> (i64, i64) {
-        let product = units * self.unit_numerator;
-        (product / self.unit_denominator, product % self.unit_denominator)
-    }
-
     /// The latest instant at which a budget is full again that owes for `time`.
     fn latest(&self, now: i64, time: i64) -> (i64, i64) {
-        let (span, spare) = self.time(self.burst);
+        let (span, spare) = self.unit.time(self.burst);
         (now + time + span, spare)
     }
 
@@ -212,11 +204,11 @@ impl Rule {
     /// that instant on.
     fn rolled(&self, state: &State, now: i64) -> State {
         let mut next = *state;
-        if next.denominator != self.unit_denominator {
+        if next.denominator != self.unit.denominator {
             if next.part > 0 {
                 (next.full, next.part) = (next.full + 1, 0);
             }
-            next.denominator = self.unit_denominator;
+            next.denominator = self.unit.denominator;
         }
         next.begin = self.era(next.begin);
         while next.begin + self.max_hold <= now {
@@ -251,7 +243,7 @@ pub struct State {
 impl State {
     /// The state of a new key: nothing is spent, and nothing is held.
     fn new(rule: &Rule, now: i64) -> Self {
-        let (denominator, begin) = (rule.unit_denominator, rule.era(now));
+        let (denominator, begin) = (rule.unit.denominator, rule.era(now));
         Self { full: 0, part: 0, denominator, begin, current: 0, former: 0, owes: false }
     }
 
@@ -263,11 +255,7 @@ impl State {
     /// Spends units at an instant. The state must have the rule's denominator.
     fn spend(&mut self, rule: &Rule, units: i64, at: i64) {
         let start = (self.full, self.part).max((at, 0));
-        let time = rule.time(units);
-        let part = start.1 + time.1;
-        let carry = i64::from(part >= rule.unit_denominator);
-        self.full = start.0 + time.0 + carry;
-        self.part = part - carry * rule.unit_denominator;
+        (self.full, self.part) = rule.unit.after(start, units);
     }
 }
 
@@ -283,11 +271,9 @@ impl Algorithm for Budget {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        let (unit_numerator, unit_denominator) = quota.unit()?;
         let max_hold = micros(self.max_hold);
         Ok(Rule {
-            unit_numerator: exact(unit_numerator),
-            unit_denominator: exact(unit_denominator),
+            unit: Unit::of(quota)?,
             burst: exact(quota.burst_size()),
             // A charge that waits must not count as spent before its slot has come.
             horizon: micros(self.horizon).min(max_hold),
@@ -336,14 +322,14 @@ impl Algorithm for Budget {
         let state = rule.rolled(state, at);
         let room = rule.room(&state, cost);
         let from = (state.full, state.part).max((at, 0));
-        let (time, rest) = rule.time(room.abs().min(rule.burst));
+        let (time, rest) = rule.unit.time(room.abs().min(rule.burst));
         if room >= 0 {
             return Some((from.0 - time + i64::from(from.1 > rest)).max(at));
         }
         // The instant that would follow if all held units were spent now. In fact only a settlement
         // makes room.
         let over = from.1 + rest;
-        let carry = i64::from(over > 0) + i64::from(over > rule.unit_denominator);
+        let carry = i64::from(over > 0) + i64::from(over > rule.unit.denominator);
         Some(from.0 + time + carry)
     }
 
@@ -363,8 +349,7 @@ impl Algorithm for Budget {
 
     fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
         let from = state.map_or((now, 0), |state| rule.full(&rule.rolled(state, now), now));
-        let unit = (rule.unit_numerator, rule.unit_denominator);
-        cost.min(units_between(from, rule.latest(now, rule.max_debt), unit))
+        cost.min(rule.unit.between(from, rule.latest(now, rule.max_debt)))
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
@@ -373,11 +358,11 @@ impl Algorithm for Budget {
         let free = rule.room(&state, 0).max(0);
         let ahead = (state.full, state.part).max((now, 0));
         let ahead = (ahead.0 - now, ahead.1);
-        let remaining = if ahead > rule.time(free) {
+        let remaining = if ahead > rule.unit.time(free) {
             0
         } else {
-            let time = free * rule.unit_numerator - ahead.0 * rule.unit_denominator - ahead.1;
-            time / rule.unit_numerator
+            let time = free * rule.unit.numerator - ahead.0 * rule.unit.denominator - ahead.1;
+            time / rule.unit.numerator
         };
         state.spend(rule, rule.burst - free, now);
         Report { remaining, reset_after: state.full - now + i64::from(state.part > 0) }
@@ -399,7 +384,7 @@ impl Algorithm for Budget {
         }
         *held -= refund.cost;
         // The held units fit, and what was used beyond them may be owed.
-        let held = refund.cost.min((INEXACT - 1) / rule.unit_numerator);
+        let held = refund.cost.min((INEXACT - 1) / rule.unit.numerator);
         let kept = refund.kept();
         let spent = Self::penalty(rule, Some(&next), now, kept).max(kept.min(held));
         if spent > 0 {
@@ -416,14 +401,14 @@ impl InLua for Budget {
     const SCRIPT: &'static str = include_str!("../../scripts/budget.lua");
 
     fn arguments(rule: &Rule) -> Vec<i64> {
-        let Rule { horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold } = *rule;
-        vec![horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold]
+        let Rule { horizon, unit, burst, max_debt, max_hold } = *rule;
+        vec![horizon, unit.numerator, unit.denominator, burst, max_debt, max_hold]
     }
 
     /// A script has clamped the state. So if it owes for longer than the horizon, it has the mark.
     fn state(rule: &Rule, now: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
         state_of(reply, |[full, part, begin, current, former]| {
-            let denominator = rule.unit_denominator;
+            let denominator = rule.unit.denominator;
             let owes = (full, part) > rule.latest(now, rule.horizon);
             let state = State { full, part, denominator, begin, current, former, owes };
             (part < denominator).then_some(state)

@@ -75,13 +75,48 @@ macro_rules! max_debt_setter {
     };
 }
 
-/// Returns the units that refill between two instants, each in whole µs and a rest over the
-/// denominator of a unit's time. It is cut where a product would not be exact.
-#[inline]
-pub(super) fn units_between(from: (i64, i64), to: (i64, i64), unit: (i64, i64)) -> i64 {
-    let (numerator, denominator) = unit;
-    let whole = (to.0 - from.0).clamp(-1, (INEXACT - 1 - to.1) / denominator);
-    (whole * denominator + to.1 - from.1).max(0) / numerator
+/// The time of one unit of a quota: `numerator / denominator` µs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unit {
+    pub(super) numerator: i64,
+    pub(super) denominator: i64,
+}
+
+impl Unit {
+    /// The unit of a quota.
+    pub(super) fn of(quota: Quota) -> Result<Self, QuotaError> {
+        let (numerator, denominator) = quota.unit()?;
+        Ok(Self { numerator: exact(numerator), denominator: exact(denominator) })
+    }
+
+    /// The unit that a script has sent.
+    pub(super) fn sent(numerator: i64, denominator: i64) -> Option<Self> {
+        (numerator > 0 && denominator > 0).then_some(Self { numerator, denominator })
+    }
+
+    /// Returns the time of `units`: whole µs, and the rest over the denominator.
+    #[inline]
+    pub(super) fn time(self, units: i64) -> (i64, i64) {
+        let product = units * self.numerator;
+        (product / self.denominator, product % self.denominator)
+    }
+
+    /// Returns the instant that is the time of `units` after `start`.
+    #[inline]
+    pub(super) fn after(self, start: (i64, i64), units: i64) -> (i64, i64) {
+        let time = self.time(units);
+        let part = start.1 + time.1;
+        let carry = i64::from(part >= self.denominator);
+        (start.0 + time.0 + carry, part - carry * self.denominator)
+    }
+
+    /// Returns the units that refill between two instants, each in whole µs and a rest over the
+    /// denominator of a unit's time. It is cut where a product would not be exact.
+    #[inline]
+    pub(super) fn between(self, from: (i64, i64), to: (i64, i64)) -> i64 {
+        let whole = (to.0 - from.0).clamp(-1, (INEXACT - 1 - to.1) / self.denominator);
+        (whole * self.denominator + to.1 - from.1).max(0) / self.numerator
+    }
 }
 
 /// Converts a duration to µs: one of at most 365 days, or the period of a quota.

@@ -151,7 +151,7 @@ pub type LeakyBucket = TokenBucket;
 use std::fmt::Debug;
 
 pub(crate) use common::{DEFAULT_HORIZON, INEXACT, exact};
-use common::{YEAR, at_most_a_year, micros, units_between, without_burst};
+use common::{Unit, YEAR, at_most_a_year, micros, without_burst};
 
 use crate::core::Quota;
 pub use crate::core::mark::Mark;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, YEAR, exact,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit, YEAR,
     micros, without_burst,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
@@ -110,11 +110,10 @@ impl SmoothBursty {
     max_debt_setter!();
 }
 
-/// A permit takes `unit_numerator / unit_denominator` µs. The permits of `burst` µs are stored.
+/// The permits of `burst` µs are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    unit_denominator: i64,
-    unit_numerator: i64,
+    unit: Unit,
     burst: i64,
     cap: i64,
     own_cost: bool,
@@ -124,18 +123,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns true if the state was written under this rule's rate.
-    fn has_rate_of(&self, state: &State) -> bool {
-        (state.unit_denominator, state.unit_numerator)
-            == (self.unit_denominator, self.unit_numerator)
-    }
-
     /// Converts the state to this rule's rate, and adds the permits stored since: credit and next.
     fn resynced(&self, state: Option<&State>, now: i64) -> (i64, i64) {
         let Some(state) = state else { return (if self.full { self.cap } else { 0 }, now) };
         let (mut credit, mut next) = (state.credit, state.next);
-        if !self.has_rate_of(state) {
-            let (before, after) = (state.unit_denominator, self.unit_denominator);
+        if self.unit != state.unit {
+            let (before, after) = (state.unit.denominator, self.unit.denominator);
             let (whole, rest) = (credit.div_euclid(before), credit.rem_euclid(before));
             credit = whole.min(self.burst) * after;
             if i128::from(before) * i128::from(after) < i128::from(INEXACT) {
@@ -146,7 +139,7 @@ impl Rule {
             if now - next > self.burst {
                 credit = self.cap;
             } else {
-                credit += (now - next) * self.unit_denominator;
+                credit += (now - next) * self.unit.denominator;
             }
             next = now;
         }
@@ -155,7 +148,7 @@ impl Rule {
 
     /// The time of the part of a cost that exceeds the credit, in whole µs.
     fn debt(&self, credit: i64, cost: i64) -> i64 {
-        (cost * self.unit_numerator - credit).max(0) / self.unit_denominator
+        (cost * self.unit.numerator - credit).max(0) / self.unit.denominator
     }
 }
 
@@ -164,8 +157,7 @@ impl Rule {
 pub struct State {
     credit: i64,
     next: i64,
-    unit_denominator: i64,
-    unit_numerator: i64,
+    unit: Unit,
     last: i64,
 }
 
@@ -185,19 +177,18 @@ impl Algorithm for SmoothBursty {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = without_burst(quota, "a pace has no burst: max_burst sets its store")?;
-        let (numerator, denominator) = quota.unit()?;
-        let cap = self.burst.as_micros().saturating_mul(denominator.into());
+        let unit = Unit::of(quota)?;
+        let cap = self.burst.as_micros().saturating_mul(unit.denominator.unsigned_abs().into());
         if cap > 1 << 52 {
             return Err(QuotaError(
                 "max_burst * r exceeds 2^52, where r is the denominator of the reduced fraction period / limit",
             ));
         }
-        if self.own_cost && cap < numerator.into() {
+        if self.own_cost && cap < unit.numerator.unsigned_abs().into() {
             return Err(QuotaError("a store of less than one permit"));
         }
         Ok(Rule {
-            unit_denominator: exact(denominator),
-            unit_numerator: exact(numerator),
+            unit,
             burst: micros(self.burst),
             cap: cap as i64,
             own_cost: self.own_cost,
@@ -213,7 +204,7 @@ impl Algorithm for SmoothBursty {
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {
         let (credit, next) = rule.resynced(Some(state), state.next);
-        next + (rule.cap - credit + rule.unit_denominator - 1) / rule.unit_denominator
+        next + (rule.cap - credit + rule.unit.denominator - 1) / rule.unit.denominator
     }
 
     fn clamp(_rule: &Rule, state: &State, now: i64) -> Option<State> {
@@ -222,7 +213,7 @@ impl Algorithm for SmoothBursty {
     }
 
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
-        if i128::from(cost) * i128::from(rule.unit_numerator) >= i128::from(INEXACT) {
+        if i128::from(cost) * i128::from(rule.unit.numerator) >= i128::from(INEXACT) {
             return None;
         }
         let (credit, mut next) = rule.resynced(state, at);
@@ -243,24 +234,23 @@ impl Algorithm for SmoothBursty {
         let added = debt.min(INEXACT - 1 - next - shift);
         let next = next + shift + added;
         let state = State {
-            credit: before + debt * rule.unit_denominator - cost * rule.unit_numerator,
+            credit: before + debt * rule.unit.denominator - cost * rule.unit.numerator,
             next,
-            unit_denominator: rule.unit_denominator,
-            unit_numerator: rule.unit_numerator,
+            unit: rule.unit,
             last: now,
         };
         // For a refund, the mark holds the credit before, and the time added to `next`: for the
         // debt, and for a later start. A credit may be slightly below 0, so one denominator is
         // added.
-        (state, [next, before + rule.unit_denominator, added, shift].into())
+        (state, [next, before + rule.unit.denominator, added, shift].into())
     }
 
     fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
         let (credit, next) = rule.resynced(state, now);
-        let (denominator, room) = (rule.unit_denominator, now + rule.max_debt - next);
+        let (denominator, room) = (rule.unit.denominator, now + rule.max_debt - next);
         let time = room.clamp(0, (INEXACT - 1) / denominator) * denominator;
         let exact = INEXACT - 1 + credit.min(0);
-        let units = (time + denominator - 1 + credit).min(exact) / rule.unit_numerator;
+        let units = (time + denominator - 1 + credit).min(exact) / rule.unit.numerator;
         if room < 0 { 0 } else { cost.min(units) }
     }
 
@@ -269,13 +259,13 @@ impl Algorithm for SmoothBursty {
         let ahead = (next - now).max(0);
         let remaining = match (ahead, rule.own_cost) {
             (0, true) => {
-                (credit + rule.unit_denominator - 1).div_euclid(rule.unit_numerator).max(0)
+                (credit + rule.unit.denominator - 1).div_euclid(rule.unit.numerator).max(0)
             }
-            (0, false) => credit.div_euclid(rule.unit_numerator).max(1),
+            (0, false) => credit.div_euclid(rule.unit.numerator).max(1),
             _ => 0,
         };
         let full = if rule.full {
-            (rule.cap - credit + rule.unit_denominator - 1) / rule.unit_denominator
+            (rule.cap - credit + rule.unit.denominator - 1) / rule.unit.denominator
         } else {
             0
         };
@@ -284,18 +274,18 @@ impl Algorithm for SmoothBursty {
 
     fn apply_refund(rule: &Rule, state: &mut State, _now: i64, refund: &Refund<'_>) -> Option<i64> {
         let [next, before, added, shift] = refund.mark.first;
-        let before = before - rule.unit_denominator;
+        let before = before - rule.unit.denominator;
         // The added time may be less than that of the debt, so that it is exact.
         let debt = rule.debt(before, refund.cost);
-        let after = before + debt * rule.unit_denominator - refund.cost * rule.unit_numerator;
-        if !rule.has_rate_of(state) || (state.next, state.credit) != (next, after) {
+        let after = before + debt * rule.unit.denominator - refund.cost * rule.unit.numerator;
+        if rule.unit != state.unit || (state.next, state.credit) != (next, after) {
             return None;
         }
         let (mut credit, mut next) = (before, state.next - added - shift);
         if !refund.is_whole() {
             // The slot is kept, so a charge that waited for its own cost gives no time back.
             let debt = rule.debt(before, refund.kept());
-            credit += debt * rule.unit_denominator - refund.kept() * rule.unit_numerator;
+            credit += debt * rule.unit.denominator - refund.kept() * rule.unit.numerator;
             next = if rule.own_cost { state.next } else { state.next - added + debt.min(added) };
         }
         *state = State { credit, next, ..*state };
@@ -309,22 +299,16 @@ impl InLua for SmoothBursty {
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_bursty.lua");
 
     fn arguments(rule: &Rule) -> Vec<i64> {
-        let Rule { unit_denominator, unit_numerator, burst, horizon, max_debt, .. } = *rule;
+        let Rule { unit, burst, horizon, max_debt, .. } = *rule;
         let (own_cost, full) = (i64::from(rule.own_cost), i64::from(rule.full));
-        vec![horizon, unit_denominator, unit_numerator, burst, own_cost, full, max_debt]
+        vec![horizon, unit.denominator, unit.numerator, burst, own_cost, full, max_debt]
     }
 
     fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
-        state_of(reply, |[next, credit, unit_denominator, unit_numerator, last]| {
+        state_of(reply, |[next, credit, denominator, numerator, last]| {
+            let unit = Unit::sent(numerator, denominator)?;
             // A credit may be slightly below 0, so one denominator is added when it is sent.
-            let credit = credit - unit_denominator;
-            (unit_denominator > 0 && unit_numerator > 0).then_some(State {
-                credit,
-                next,
-                unit_denominator,
-                unit_numerator,
-                last,
-            })
+            Some(State { credit: credit - denominator, next, unit, last })
         })
     }
 }
@@ -381,8 +365,7 @@ mod tests {
         pace.2 = Some(State {
             credit: 0,
             next: T0,
-            unit_denominator: 1,
-            unit_numerator: 200_000,
+            unit: Unit { numerator: 200_000, denominator: 1 },
             last: T0,
         });
         let waits: Vec<_> = [(2_000, 3), (2_000, 4), (2_000, 1), (3_000, 1)]
@@ -406,8 +389,7 @@ mod tests {
         pace.2 = Some(State {
             credit: 0,
             next: T0,
-            unit_denominator: 1,
-            unit_numerator: 100_000,
+            unit: Unit { numerator: 100_000, denominator: 1 },
             last: T0,
         });
         pace.1 = Quota::per_second(4);
@@ -520,8 +502,8 @@ mod tests {
     fn a_charge_whose_debt_is_cut_is_refunded_as_any_other() {
         let quota = Quota::new(1, Duration::from_secs(365 * 86_400));
         let rule = SmoothBursty::new(quota).rule(quota).unwrap();
-        let cost = (INEXACT - 1) / rule.unit_numerator;
-        for (units, left) in [(cost, T0), (cost - 1, T0 + rule.unit_numerator - 1_000_000)] {
+        let cost = (INEXACT - 1) / rule.unit.numerator;
+        for (units, left) in [(cost, T0), (cost - 1, T0 + rule.unit.numerator - 1_000_000)] {
             let mut state = None;
             let check = Check { cost, max_wait: 0 };
             let mark = SmoothBursty::step(&rule, &mut state, T0, check).mark.unwrap();

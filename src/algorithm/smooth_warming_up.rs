@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, YEAR, exact,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit, YEAR,
     micros, without_burst,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
@@ -110,12 +110,11 @@ impl SmoothWarmingUp {
     max_debt_setter!();
 }
 
-/// A permit takes `unit_numerator / unit_denominator` µs. Up to `most` are stored, of which
-/// `whole_most` are whole. Permits above the threshold take longer, the more are stored.
+/// Up to `most` permits are stored, of which `whole_most` are whole. Permits above the threshold
+/// take longer, the more are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    unit_denominator: i64,
-    unit_numerator: i64,
+    unit: Unit,
     warm_up: f64,
     factor: f64,
     own_cost: bool,
@@ -130,28 +129,21 @@ pub struct Rule {
 
 impl Rule {
     /// The stable interval in µs, the threshold, and the permits that are stored when cold.
-    fn pace(warm_up: f64, factor: f64, denominator: i64, numerator: i64) -> (f64, f64, f64) {
-        let stable = 1_000_000.0 / (denominator as f64 * 1_000_000.0 / numerator as f64);
+    fn pace(warm_up: f64, factor: f64, unit: Unit) -> (f64, f64, f64) {
+        let stable = 1_000_000.0 / (unit.denominator as f64 * 1_000_000.0 / unit.numerator as f64);
         let threshold = 0.5 * warm_up / stable;
         let most = threshold + 2.0 * warm_up / (stable + stable * factor);
         (stable, threshold, most)
-    }
-
-    /// Returns true if the state was written under this rule's rate.
-    fn has_rate_of(&self, state: &State) -> bool {
-        (state.unit_denominator, state.unit_numerator)
-            == (self.unit_denominator, self.unit_numerator)
     }
 
     /// Converts the state to this rule's rate, and adds the permits stored since: the permits, and
     /// next.
     fn resynced(&self, state: Option<&State>, now: i64) -> (f64, i64) {
         let Some(state) = state else { return (self.most, now) };
-        let has_rate = self.has_rate_of(state);
+        let has_rate = self.unit == state.unit;
         let mut most = self.most;
         if !has_rate {
-            let (denominator, numerator) = (state.unit_denominator, state.unit_numerator);
-            most = Self::pace(self.warm_up, self.factor, denominator, numerator).2;
+            most = Self::pace(self.warm_up, self.factor, state.unit).2;
         }
         let (mut stored, mut next) = (state.stored.min(most), state.next);
         if now > next {
@@ -200,8 +192,7 @@ impl Rule {
 pub struct State {
     stored: f64,
     next: i64,
-    unit_denominator: i64,
-    unit_numerator: i64,
+    unit: Unit,
     last: i64,
 }
 
@@ -220,27 +211,26 @@ impl Algorithm for SmoothWarmingUp {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = without_burst(quota, "a pace has no burst")?;
-        let (numerator, denominator) = quota.unit()?;
+        let unit = Unit::of(quota)?;
+        let [numerator, denominator] =
+            [unit.numerator, unit.denominator].map(|part| u128::from(part.unsigned_abs()));
         let warm_up = self.warm_up.as_micros();
         if warm_up == 0 {
             return Err(QuotaError("the warm-up is 0"));
         }
-        if warm_up > 1 << 50 || warm_up * u128::from(denominator) > u128::from(numerator) << 50 {
+        if warm_up > 1 << 50 || warm_up * denominator > numerator << 50 {
             return Err(QuotaError("the permits of the warm-up exceed 2^50"));
         }
         // From integers, since the double of `most` may be a bit below.
         let thousandths = u128::from(self.thousandths);
-        let permits = warm_up * u128::from(denominator) * (5_000 + thousandths);
-        let whole_most = (permits / (u128::from(numerator) * 2 * (1_000 + thousandths))) as i64;
-        let (unit_denominator, unit_numerator) = (exact(denominator), exact(numerator));
+        let permits = warm_up * denominator * (5_000 + thousandths);
+        let whole_most = (permits / (numerator * 2 * (1_000 + thousandths))) as i64;
         let (warm_up, factor) = (warm_up as f64, f64::from(self.thousandths) / 1_000.0);
-        let (stable, threshold, most) =
-            Rule::pace(warm_up, factor, unit_denominator, unit_numerator);
+        let (stable, threshold, most) = Rule::pace(warm_up, factor, unit);
         let slope = (stable * factor - stable) / (most - threshold);
         let (horizon, max_debt) = (micros(self.horizon), micros(self.max_debt));
         Ok(Rule {
-            unit_denominator,
-            unit_numerator,
+            unit,
             warm_up,
             factor,
             own_cost: self.own_cost,
@@ -271,7 +261,7 @@ impl Algorithm for SmoothWarmingUp {
     }
 
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
-        if i128::from(cost) * i128::from(rule.unit_numerator) >= i128::from(INEXACT) {
+        if i128::from(cost) * i128::from(rule.unit.numerator) >= i128::from(INEXACT) {
             return None;
         }
         let (stored, mut next) = rule.resynced(state, at);
@@ -292,8 +282,7 @@ impl Algorithm for SmoothWarmingUp {
         let state = State {
             stored: before - before.min(cost as f64),
             next: next + added,
-            unit_denominator: rule.unit_denominator,
-            unit_numerator: rule.unit_numerator,
+            unit: rule.unit,
             last: now,
         };
         // For a refund, the mark holds the permits before, and the time that was added to `next`.
@@ -306,7 +295,7 @@ impl Algorithm for SmoothWarmingUp {
     fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
         let (stored, next) = rule.resynced(state, now);
         let fits = |cost| rule.price(stored, cost) <= now + rule.max_debt - next;
-        let most = cost.min((INEXACT - 1) / rule.unit_numerator);
+        let most = cost.min((INEXACT - 1) / rule.unit.numerator);
         if fits(most) {
             return most;
         }
@@ -332,7 +321,7 @@ impl Algorithm for SmoothWarmingUp {
         let [next, high, low, added] = refund.mark.first;
         let before = f64::from_bits(high.cast_unsigned() << 32 | low.cast_unsigned());
         let after = before - before.min(refund.cost as f64);
-        if !rule.has_rate_of(state) || (state.next, state.stored) != (next, after) {
+        if rule.unit != state.unit || (state.next, state.stored) != (next, after) {
             return None;
         }
         let (mut stored, mut next) = (before, state.next - added);
@@ -358,29 +347,23 @@ impl InLua for SmoothWarmingUp {
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         let factor = (rule.factor * 1_000.0).round() as i64;
-        let Rule { unit_denominator, unit_numerator, warm_up, horizon, max_debt, .. } = *rule;
+        let Rule { unit, warm_up, horizon, max_debt, .. } = *rule;
         let (warm_up, own_cost) = (warm_up as i64, i64::from(rule.own_cost));
-        vec![horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost, max_debt]
+        vec![horizon, unit.denominator, unit.numerator, warm_up, factor, own_cost, max_debt]
     }
 
     fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
-        let state = state_of(reply, |[next, unit_denominator, unit_numerator, last]| {
-            Some((next, unit_denominator, unit_numerator, last))
+        let state = state_of(reply, |[next, denominator, numerator, last]| {
+            Some((next, Unit::sent(numerator, denominator)?, last))
         })?;
         let (stored, rest) = reply.split_first()?;
         *reply = rest;
-        let Some((next, unit_denominator, unit_numerator, last)) = state else { return Some(None) };
+        let Some((next, unit, last)) = state else { return Some(None) };
         // Permits have fractions, so they are sent as the eight bytes of a double.
         let Element::Text(stored) = stored else { return None };
         let stored = f64::from_be_bytes((*stored).try_into().ok()?);
         let is_possible = (0.0..INEXACT as f64).contains(&stored);
-        (is_possible && unit_denominator > 0 && unit_numerator > 0).then_some(Some(State {
-            stored,
-            next,
-            unit_denominator,
-            unit_numerator,
-            last,
-        }))
+        is_possible.then_some(Some(State { stored, next, unit, last }))
     }
 }
 

@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, YEAR, exact,
-    in_lua::state_of, micros, units_between,
+    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, Unit, YEAR,
+    exact, in_lua::state_of, micros,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -69,12 +69,10 @@ impl TokenBucket {
     max_debt_setter!();
 }
 
-/// One unit takes `unit_numerator / unit_denominator` µs; a burst takes
-/// `span + spare / unit_denominator` µs.
+/// A burst takes `span + spare / unit.denominator` µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    unit_numerator: i64,
-    unit_denominator: i64,
+    unit: Unit,
     burst: i64,
     horizon: i64,
     max_debt: i64,
@@ -83,13 +81,6 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The time of `units`, at most `burst` of them: whole µs, and the rest over the denominator.
-    #[inline]
-    fn time(&self, units: i64) -> (i64, i64) {
-        let product = units * self.unit_numerator;
-        (product / self.unit_denominator, product % self.unit_denominator)
-    }
-
     /// The latest instant at which a bucket is full again that owes for `time`.
     #[inline]
     fn latest(&self, now: i64, time: i64) -> (i64, i64) {
@@ -100,7 +91,7 @@ impl Rule {
     #[inline]
     fn state(&self, full: (i64, i64), now: i64) -> State {
         let owes = full > self.latest(now, self.horizon);
-        State { full: full.0, part: full.1, denominator: self.unit_denominator, owes }
+        State { full: full.0, part: full.1, denominator: self.unit.denominator, owes }
     }
 }
 
@@ -118,7 +109,7 @@ impl State {
     /// Converts the instant to this rule's denominator, rounded up if the state has another one.
     #[inline]
     fn rebase(self, rule: &Rule) -> (i64, i64) {
-        if self.part > 0 && self.denominator != rule.unit_denominator {
+        if self.part > 0 && self.denominator != rule.unit.denominator {
             return (self.full + 1, 0);
         }
         (self.full, self.part)
@@ -137,15 +128,10 @@ impl Algorithm for TokenBucket {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        let (unit_numerator, unit_denominator) = quota.unit()?;
-        let (unit_numerator, unit_denominator, burst) =
-            (exact(unit_numerator), exact(unit_denominator), exact(quota.burst_size()));
+        let (unit, burst) = (Unit::of(quota)?, exact(quota.burst_size()));
+        let (span, spare) = unit.time(burst);
         let (horizon, max_debt) = (micros(self.horizon), micros(self.max_debt));
-        let (span, spare) = (0, 0);
-        let mut rule =
-            Rule { unit_numerator, unit_denominator, burst, horizon, max_debt, span, spare };
-        (rule.span, rule.spare) = rule.time(burst);
-        Ok(rule)
+        Ok(Rule { unit, burst, horizon, max_debt, span, spare })
     }
 
     #[inline]
@@ -165,7 +151,7 @@ impl Algorithm for TokenBucket {
             return None;
         }
         let start = state.map_or((at, 0), |state| state.rebase(rule)).max((at, 0));
-        let credit = rule.time(rule.burst - cost);
+        let credit = rule.unit.time(rule.burst - cost);
         let instant = start.0 - credit.0 + i64::from(start.1 > credit.1);
         Some(instant.max(at))
     }
@@ -175,10 +161,7 @@ impl Algorithm for TokenBucket {
         let Take { at, cost, now, has_others } = take;
         let before = state.map(|state| state.rebase(rule));
         let start = before.map_or((at, 0), |before| before.max((at, 0)));
-        let time = rule.time(cost);
-        let part = start.1 + time.1;
-        let carry = i64::from(part >= rule.unit_denominator);
-        let full = (start.0 + time.0 + carry, part - carry * rule.unit_denominator);
+        let full = rule.unit.after(start, cost);
         let from = match has_others && at > now {
             true => before.map_or((NO_STATE, 0), |(full, part)| (full + 1, part)),
             false => (0, 0),
@@ -188,8 +171,7 @@ impl Algorithm for TokenBucket {
 
     fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
         let from = state.map_or((now, 0), |state| state.rebase(rule)).max((now, 0));
-        let unit = (rule.unit_numerator, rule.unit_denominator);
-        cost.min(units_between(from, rule.latest(now, rule.max_debt), unit))
+        cost.min(rule.unit.between(from, rule.latest(now, rule.max_debt)))
     }
 
     #[inline]
@@ -199,8 +181,8 @@ impl Algorithm for TokenBucket {
         let remaining = if ahead > rule.span {
             0
         } else {
-            (rule.burst * rule.unit_numerator - ahead * rule.unit_denominator - part).max(0)
-                / rule.unit_numerator
+            (rule.burst * rule.unit.numerator - ahead * rule.unit.denominator - part).max(0)
+                / rule.unit.numerator
         };
         Report { remaining, reset_after: ahead + i64::from(part > 0) }
     }
@@ -219,14 +201,14 @@ impl Algorithm for TokenBucket {
             // Before its slot has come, no part is given back: a later charge could be admitted
             // before the slot.
             let (ahead, rest) =
-                if from > 0 { rule.time(refund.cost) } else { (rule.span, rule.spare) };
+                if from > 0 { rule.unit.time(refund.cost) } else { (rule.span, rule.spare) };
             if full - ahead + i64::from(part > rest) > now {
                 return None;
             }
         }
-        let time = rule.time(refund.units);
+        let time = rule.unit.time(refund.units);
         let borrow = i64::from(part < time.1);
-        let full = (full - time.0 - borrow, part - time.1 + borrow * rule.unit_denominator);
+        let full = (full - time.0 - borrow, part - time.1 + borrow * rule.unit.denominator);
         *state = rule.state(full, now);
         Some(refund.units)
     }
@@ -238,14 +220,14 @@ impl InLua for TokenBucket {
     const SCRIPT: &'static str = include_str!("../../scripts/token_bucket.lua");
 
     fn arguments(rule: &Rule) -> Vec<i64> {
-        let Rule { horizon, unit_numerator, unit_denominator, burst, max_debt, .. } = *rule;
-        vec![horizon, unit_numerator, unit_denominator, burst, max_debt]
+        let Rule { horizon, unit, burst, max_debt, .. } = *rule;
+        vec![horizon, unit.numerator, unit.denominator, burst, max_debt]
     }
 
     /// A script has clamped the state. So if it owes for longer than the horizon, it has the mark.
     fn state(rule: &Rule, now: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
         state_of(reply, |[full, part]| {
-            (part < rule.unit_denominator).then(|| rule.state((full, part), now))
+            (part < rule.unit.denominator).then(|| rule.state((full, part), now))
         })
     }
 }
