@@ -185,8 +185,8 @@ impl Algorithm for AnyAlgorithm {
         dispatch!(AnyRule, rule, |A, rule| A::holds(rule))
     }
 
-    fn is_unsettled(rule: &AnyRule, state: Option<&AnyState>, now: i64, cost: i64) -> bool {
-        with_own_state!(rule, state, |A, own| A::is_unsettled(rule, own, now, cost))
+    fn max_wait(rule: &AnyRule, state: Option<&AnyState>, now: i64, cost: i64) -> i64 {
+        with_own_state!(rule, state, |A, own| A::max_wait(rule, own, now, cost))
     }
 
     fn least_wait(rule: &AnyRule, cost: i64) -> i64 {

@@ -286,8 +286,9 @@ impl Algorithm for Budget {
         true
     }
 
-    fn is_unsettled(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> bool {
-        state.is_some_and(|state| rule.room(&rule.rolled(state, now), cost) < 0)
+    fn max_wait(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        let is_unsettled = |state: &State| rule.room(&rule.rolled(state, now), cost) < 0;
+        if state.is_some_and(is_unsettled) { 0 } else { rule.horizon }
     }
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {

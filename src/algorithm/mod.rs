@@ -229,8 +229,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// Returns the longest wait that is reserved for any charge, in µs.
     fn horizon(rule: &Self::Rule) -> i64;
 
-    /// Returns the longest wait that is reserved for a charge of this cost now, in µs. Called only
-    /// if the charge has to wait.
+    /// Returns the longest wait that is reserved for a charge of this cost now, in µs; 0 while
+    /// others must be settled first. Called only if a charge has to wait.
     #[inline]
     fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
         let _ = (state, now, cost);
@@ -242,14 +242,6 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     #[inline]
     fn holds(rule: &Self::Rule) -> bool {
         let _ = rule;
-        false
-    }
-
-    /// Returns true if no wait is reserved for a charge of this cost now, since others must be
-    /// settled first. Called only if the charge has to wait.
-    #[inline]
-    fn is_unsettled(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
-        let _ = (rule, state, now, cost);
         false
     }
 
@@ -426,7 +418,6 @@ fn judge<A: Algorithm>(
         check.cost > 0
             && wait <= check.max_wait
             && wait <= A::max_wait(rule, state, now, check.cost)
-            && !A::is_unsettled(rule, state, now, check.cost)
     };
     let instant = A::earliest_fit(rule, state, now, check.cost);
     let verdict = match instant.map(|instant| instant - now) {

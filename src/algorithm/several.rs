@@ -140,8 +140,9 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
     fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
         let needs_and_allows = |(member, own): (&MemberRule<A::Rule>, _)| {
             let (rule, cost) = (&member.rule, member.cost(cost));
-            let allowed = member.max_wait(A::max_wait(rule, own, now, cost));
-            (A::earliest_fit(rule, own, now, cost), allowed)
+            let longest = A::max_wait(rule, own, now, cost);
+            let needs = (longest == 0, A::earliest_fit(rule, own, now, cost));
+            (needs, member.max_wait(longest))
         };
         let longest = each::<A>(rule, state).map(needs_and_allows).max();
         longest.map_or(0, |(_, allowed)| allowed.min(Self::horizon(rule)))
@@ -149,11 +150,6 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
 
     fn holds(rule: &Self::Rule) -> bool {
         rule.iter().any(|member| A::holds(&member.rule))
-    }
-
-    fn is_unsettled(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
-        each::<A>(rule, state)
-            .any(|(member, own)| A::is_unsettled(&member.rule, own, now, member.cost(cost)))
     }
 
     fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
@@ -247,7 +243,8 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         }
         // No member waits longer than the whole list may.
         let max_wait = check.max_wait.min(Self::horizon(rule));
-        let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
+        let is_unsettled = each::<A>(rule, state)
+            .any(|(member, own)| A::max_wait(&member.rule, own, now, member.cost(check.cost)) == 0);
         let alone = each::<A>(rule, state).map(|(member, own)| {
             let check = Check { cost: member.cost(check.cost), max_wait };
             match judge::<A>(&member.rule, own, now, check).0 {
