@@ -1,15 +1,13 @@
 //! A table is exchanged while requests run: none fails, the next decision is under the new one, and
 //! what was taken stays taken.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tower::BoxError;
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::SwitchMode;
 use tower_sluice::{ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota};
-use tower_sluice_policies::{Policies, Rows, Source};
+use tower_sluice_policies::{Policies, Rows};
 
 #[cfg(feature = "redis")]
 use super::over_redis::over;
@@ -126,41 +124,6 @@ async fn a_handle_stands_for_the_policy_of_its_name() {
     assert_eq!(a.mode(), SwitchMode::Off);
     let error = a.reset(&["global"]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
-}
-
-/// A program follows a source in a task of its own, whichever source it is.
-async fn follow<S: Source + Send + Sync + 'static>(policies: &Policies, source: S) {
-    let policies = policies.clone();
-    let following = tokio::spawn(async move { policies.reload(&source).await });
-    following.await.expect("no panic").expect("a table");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_source_is_followed_in_a_task() {
-    struct Fixed(u64);
-    impl Source for Fixed {
-        async fn rows(&self) -> Result<Rows, BoxError> {
-            tokio::task::yield_now().await;
-            Ok(table(self.0, "fixed_window"))
-        }
-    }
-    let policies = policies("allow_empty = true");
-    let limit = |policies: &Policies| policies.get("a").expect("a policy").policy().quota().limit();
-    follow(&policies, Fixed(2)).await;
-    assert_eq!(limit(&policies), 2);
-    follow(&policies, async || -> Result<Rows, BoxError> {
-        tokio::task::yield_now().await;
-        Ok(table(3, "fixed_window"))
-    })
-    .await;
-    assert_eq!(limit(&policies), 3);
-    let text = Arc::new(String::from("[[policy]]\nname = 'a'\nlimit = 4\nperiod = '1s'"));
-    follow(&policies, move || {
-        let text = Arc::clone(&text);
-        async move { toml::from_str(&text) }
-    })
-    .await;
-    assert_eq!(limit(&policies), 4);
 }
 
 #[tokio::test(start_paused = true)]

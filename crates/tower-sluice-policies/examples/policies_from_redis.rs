@@ -21,7 +21,7 @@ use axum::routing::get;
 use tower::BoxError;
 use tower_sluice::Pool;
 use tower_sluice::crates::redis;
-use tower_sluice_policies::{Policies, Row, Rows, Source};
+use tower_sluice_policies::{Policies, Row, Rows};
 
 /// The pause between two reads of the hash.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ struct Hash {
     key: &'static str,
 }
 
-impl Source for Hash {
+impl Hash {
     async fn rows(&self) -> Result<Rows, BoxError> {
         let mut connection = self.client.get_multiplexed_async_connection().await?;
         let fields: BTreeMap<String, String> =
@@ -81,7 +81,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Reads the table, and returns whether it is in force: a bad one changes nothing, and one that is
 /// loaded again keeps what was taken. `said` holds the last line, so that none is written twice.
 async fn read(hash: &Hash, policies: &Policies, said: &mut String) -> bool {
-    let result = policies.reload(hash).await;
+    let rows = hash.rows().await;
+    let result = rows.and_then(|rows| policies.load(&rows).map_err(BoxError::from));
     let line = match &result {
         Ok(()) => format!("{} policies", policies.policies().len()),
         Err(error) => format!("the policies stay as they were: {error}"),

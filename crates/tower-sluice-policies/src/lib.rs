@@ -41,7 +41,7 @@ pub mod guide {
 pub use serde_json;
 
 pub use checked_policy::{OnError, Policy};
-pub use policies::{Named, Policies, PoliciesBuilder, Source};
+pub use policies::{Named, Policies, PoliciesBuilder};
 pub use policy_event::Event;
 pub use policy_handle::PolicyHandle;
 pub use row::{Row, Rows};

@@ -3,12 +3,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::Request;
-use tower::BoxError;
 #[cfg(feature = "redis")]
 use tower_sluice::Pool;
 use tower_sluice::algorithm::TokenBucket;
@@ -119,6 +117,29 @@ impl Policies {
     ///
     /// An event of `tracing` has the number of policies of the table: all, and those on, in a
     /// shadow and off.
+    ///
+    /// To follow changes of a source, read and load its rows from time to time:
+    ///
+    /// ```
+    /// use tower_sluice_policies::{Policies, Rows};
+    ///
+    /// # type BoxError = Box<dyn std::error::Error + Send + Sync>;
+    /// # fn run(policies: Policies) {
+    /// async fn file() -> Result<Rows, BoxError> {
+    ///     Ok(toml::from_str(&std::fs::read_to_string("policies.toml")?)?)
+    /// }
+    ///
+    /// tokio::spawn(async move {
+    ///     loop {
+    ///         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    ///         let rows = file().await;
+    ///         if let Err(error) = rows.and_then(|rows| Ok(policies.load(&rows)?)) {
+    ///             eprintln!("the policies stay as they were: {error}");
+    ///         }
+    ///     }
+    /// });
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -399,64 +420,6 @@ impl PoliciesBuilder {
 impl fmt::Debug for PoliciesBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PoliciesBuilder").finish_non_exhaustive()
-    }
-}
-
-/// Reads the rows of a table: from a file, a database, a Redis hash.
-///
-/// Every function or closure that returns a future of [`Rows`] is a source. In a spawned task, use
-/// a function: the compiler does not accept a closure with a boxed error there. To follow changes,
-/// read the source again from time to time, with [`Policies::reload`].
-///
-/// ```
-/// use tower_sluice_policies::{Policies, Rows};
-///
-/// # type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// # fn run(policies: Policies) {
-/// async fn file() -> Result<Rows, BoxError> {
-///     Ok(toml::from_str(&std::fs::read_to_string("policies.toml")?)?)
-/// }
-///
-/// tokio::spawn(async move {
-///     loop {
-///         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-///         if let Err(error) = policies.reload(&file).await {
-///             eprintln!("the policies stay as they were: {error}");
-///         }
-///     }
-/// });
-/// # }
-/// ```
-pub trait Source {
-    /// Reads all rows.
-    ///
-    /// # Errors
-    ///
-    /// If the source cannot be read, or does not have rows.
-    fn rows(&self) -> impl Future<Output = Result<Rows, BoxError>> + Send;
-}
-
-impl<F, Fut, E> Source for F
-where
-    F: Fn() -> Fut + Sync,
-    Fut: Future<Output = Result<Rows, E>> + Send,
-    E: Into<BoxError>,
-{
-    async fn rows(&self) -> Result<Rows, BoxError> {
-        self().await.map_err(E::into)
-    }
-}
-
-impl Policies {
-    /// Reads the rows of a source and puts them in force, like [`load`](Self::load).
-    ///
-    /// # Errors
-    ///
-    /// If the source cannot be read. If a row is wrong, or if there is no row: a [`TableError`].
-    /// The table in force then stays.
-    pub async fn reload(&self, source: &impl Source) -> Result<(), BoxError> {
-        let rows = source.rows().await?;
-        self.load(&rows).map_err(TableError::into)
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// The rows of a table, from a file or another [`Source`](super::Source).
+/// The rows of a table, from a file, a database, or a Redis hash.
 ///
 /// serde reads it from TOML, JSON, YAML and every other format of serde. The fields are checked
 /// when [`Policies`](super::Policies) loads the table, so that each error names its row and its

@@ -8,12 +8,12 @@ use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use tokio::task::spawn_blocking;
 use tower::BoxError;
-use tower_sluice_policies::{Policies, Row, Rows, Source};
+use tower_sluice_policies::{Policies, Row, Rows};
 
 /// The rows of the table `policies`.
 struct Table(Arc<Mutex<Connection>>);
 
-impl Source for Table {
+impl Table {
     // A query blocks, so it runs on a thread of its own, and no request waits for it.
     async fn rows(&self) -> Result<Rows, BoxError> {
         let database = Arc::clone(&self.0);
@@ -68,12 +68,12 @@ async fn main() -> Result<(), BoxError> {
 
     let change = |sql: &str| table.0.lock().expect("no query panics").execute_batch(sql);
     change(r#"UPDATE policies SET "limit" = 100 WHERE name = 'api'"#)?;
-    policies.reload(&table).await?;
+    policies.load(&table.rows().await?)?;
     show(&policies);
 
     // A bad table changes nothing, and the error says where.
     change(r#"UPDATE policies SET period = 'soon' WHERE name = 'exports'"#)?;
-    let error = policies.reload(&table).await.expect_err("no period");
+    let error = policies.load(&table.rows().await?).expect_err("no period");
     println!("the policies stay as they were: {error}");
     Ok(())
 }
