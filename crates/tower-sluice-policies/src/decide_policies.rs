@@ -43,8 +43,8 @@ pub(crate) async fn decide(
         Some(outcome) => outcome.is_ok_and(Outcome::is_admitted),
     };
     let shadowed = match outcome {
-        _ if is_admitted => check_in_shadow(&in_shadow).await,
-        Some(Ok(_)) if is_final => estimate_in_shadow(&in_shadow).await,
+        _ if is_admitted => ask_in_shadow(&in_shadow, false).await,
+        Some(Ok(_)) if is_final => ask_in_shadow(&in_shadow, true).await,
         _ => Vec::new(),
     };
     let keyless = selection.keyless.iter().filter(|_| !matches!(outcome, Some(Err(_))));
@@ -194,34 +194,23 @@ impl Rules for Shares<'_> {
     }
 }
 
-/// The decisions of policies in a shadow, with the units that they took.
-type Shadowed<'a> = Vec<(&'a LimitedPolicy, Decided)>;
-
-/// Asks all policies at the same time, and admits the request regardless of their decisions. So the
-/// request waits only for the slowest policy. If the caller leaves before all have answered, the
-/// taken units are given back.
-async fn check_in_shadow(asked: &[Asked]) -> Shadowed<'_> {
-    let check = |one| {
-        let (limited, part) = in_shadow(one);
-        let answer = part.limiter.check(&part.charge);
-        async move { (limited, Decided::new(vec![part], Decision::in_shadow(answer.await))) }
-    };
-    join_all(asked.iter().map(check)).await
-}
-
-/// Estimates the decisions that the policies would have made about a request that another policy
-/// refuses. An estimate takes nothing. A policy that cannot estimate is left out.
-async fn estimate_in_shadow(asked: &[Asked]) -> Shadowed<'_> {
-    let estimate = |one| {
-        let (limited, part) = in_shadow(one);
-        let estimate = part.limiter.operate(Operation::Estimate, &part.charge)?;
-        Some(
-            async move { (limited, Decided::new(vec![part], Decision::in_shadow(estimate.await))) },
-        )
-    };
-    join_all(asked.iter().filter_map(estimate)).await
-}
-
-fn in_shadow(Asked { limited, charge }: &Asked) -> (&LimitedPolicy, Part) {
-    (limited, Part::new(0, limited.limiter.boxed.clone(), charge.clone()))
+/// Asks all policies in a shadow at the same time, and admits the request regardless of their
+/// decisions. So the request waits only for the slowest policy. If the caller leaves before all have
+/// answered, the taken units are given back.
+///
+/// If another policy refuses the request, they only estimate their decisions, which takes nothing. A
+/// policy that cannot estimate is left out.
+async fn ask_in_shadow(asked: &[Asked], is_refused: bool) -> Vec<(&LimitedPolicy, Decided)> {
+    let asked =
+        asked.iter().filter_map(|Asked { limited, charge }| {
+            let part = Part::new(0, limited.limiter.boxed.clone(), charge.clone());
+            let answer = match is_refused {
+                true => part.limiter.operate(Operation::Estimate, &part.charge)?,
+                false => part.limiter.check(&part.charge),
+            };
+            Some(async move {
+                (&**limited, Decided::new(vec![part], Decision::in_shadow(answer.await)))
+            })
+        });
+    join_all(asked).await
 }
