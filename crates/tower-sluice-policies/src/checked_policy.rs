@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, QuotaError, SlidingLog, SlidingWindow};
 use tower_sluice::key::Head;
@@ -100,11 +99,13 @@ const KB: u64 = 1_024;
 const MAX_COST: u64 = 1 << 53;
 
 /// The cost of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", try_from = "Value")]
 pub(crate) enum Cost {
-    Units(u64),
     /// The length of its body in units of 1,024 bytes, rounded up, at least 1.
     ContentLengthKb,
+    #[serde(untagged)]
+    Units(u64),
 }
 
 impl Cost {
@@ -122,28 +123,18 @@ impl Cost {
     }
 }
 
-impl<'de> Deserialize<'de> for Cost {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
+impl TryFrom<Value> for Cost {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
         match (value.as_u64(), value.as_str()) {
-            (Some(0), _) => Err(D::Error::custom("a cost must be at least 1")),
+            (Some(0), _) => Err(String::from("a cost must be at least 1")),
             (Some(units), _) if units > MAX_COST => {
-                Err(D::Error::custom("a cost must be at most 2^53"))
+                Err(String::from("a cost must be at most 2^53"))
             }
             (Some(units), _) => Ok(Self::Units(units)),
             (_, Some("content_length_kb")) => Ok(Self::ContentLengthKb),
-            _ => Err(D::Error::custom(format!(
-                "{value} is not a cost: write a number or `content_length_kb`"
-            ))),
-        }
-    }
-}
-
-impl Serialize for Cost {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Units(units) => serializer.serialize_u64(*units),
-            Self::ContentLengthKb => serializer.serialize_str("content_length_kb"),
+            _ => Err(format!("{value} is not a cost: write a number or `content_length_kb`")),
         }
     }
 }
