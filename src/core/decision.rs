@@ -378,9 +378,11 @@ impl Decision {
             Err(error) => (Self::new(Outcome::Allow).with_origin(Origin::Shadow), Err(error)),
         };
         decision.outcome = Outcome::Allow;
-        decision.mark_policies_as_shadows();
-        // An inner shadow has already set it.
         let details = decision.details_mut();
+        for policy in details.policies_mut() {
+            policy.figures.is_shadow = true;
+        }
+        // An inner shadow has already set it.
         details.shadowed.get_or_insert_with(|| Box::new(shadowed));
         decision
     }
@@ -415,7 +417,17 @@ impl Decision {
     /// A copy of the answer without the reservation, for other callers that get a part of the
     /// units.
     pub(crate) fn without_reservation(&self) -> Self {
-        let details = self.details().map(|details| Box::new(details.without_reservation()));
+        let details = self.details().map(|details| {
+            Box::new(Details {
+                limiter: details.limiter.clone(),
+                policies: details.policies.clone(),
+                reservation: None,
+                shadowed: details.shadowed.clone(),
+                fallback_cause: details.fallback_cause.clone(),
+                waiters: None,
+                ..*details
+            })
+        });
         Self { details, ..*self }
     }
 

@@ -147,21 +147,11 @@ impl Decision {
         };
         Some(PolicyReport::of(details.limiter.as_deref()?, figures))
     }
-
-    /// Marks the listed policies as being in a shadow. An only policy is in a shadow if the
-    /// decision is.
-    pub(super) fn mark_policies_as_shadows(&mut self) {
-        if let Some(details) = &mut self.details {
-            for policy in details.policies_mut() {
-                policy.figures.is_shadow = true;
-            }
-        }
-    }
 }
 
 impl Details {
     /// The listed policies, for a change. Other decisions keep the old ones.
-    fn policies_mut(&mut self) -> &mut [Policy] {
+    pub(super) fn policies_mut(&mut self) -> &mut [Policy] {
         self.policies.as_mut().map(Arc::make_mut).unwrap_or_default()
     }
 }

@@ -37,17 +37,3 @@ pub(crate) struct Details {
     /// The line in which the request waits.
     pub(crate) waiters: Option<Arc<dyn Waiters>>,
 }
-
-impl Details {
-    pub(super) fn without_reservation(&self) -> Self {
-        Self {
-            limiter: self.limiter.clone(),
-            policies: self.policies.clone(),
-            reservation: None,
-            shadowed: self.shadowed.clone(),
-            fallback_cause: self.fallback_cause.clone(),
-            waiters: None,
-            ..*self
-        }
-    }
-}

@@ -140,7 +140,14 @@ impl<'a> PolicyReport<'a> {
     /// is the time in which an empty bucket fills, rounded up to whole seconds.
     #[must_use]
     pub fn window(&self) -> Duration {
-        self.figures.window()
+        let (period, limit) = (self.figures.quota.period(), self.figures.quota.limit());
+        let burst = self.figures.quota.burst_size();
+        if !self.figures.refills && burst == limit {
+            return period;
+        }
+        let micros = (u128::from(burst) * period.as_micros()).div_ceil(limit.into());
+        // No algorithm follows a quota that takes longer to refill.
+        Duration::from_secs(micros.min(1 << 50).div_ceil(1_000_000) as u64)
     }
 
     /// Returns the unit of its quota. Default: [`QuotaUnit::Requests`].
@@ -228,25 +235,13 @@ impl Figures {
         }
     }
 
-    fn window(&self) -> Duration {
-        let (period, limit) = (self.quota.period(), self.quota.limit());
-        let burst = self.quota.burst_size();
-        if !self.refills && burst == limit {
-            return period;
-        }
-        let micros = (u128::from(burst) * period.as_micros()).div_ceil(limit.into());
-        // No algorithm follows a quota that takes longer to refill.
-        Duration::from_secs(micros.min(1 << 50).div_ceil(1_000_000) as u64)
-    }
-
     /// Compares tightness; `Less` is tighter. Policies that count come before those in a shadow,
     /// then those that refuse longest, then those with the smallest part left. If the parts are
     /// equal, the policy that is complete last is tighter.
     pub(crate) fn compare_tightness(&self, other: &Self) -> Ordering {
-        let refuses = |one: &Self| match one.outcome {
-            Outcome::Deny { retry_after } => Some(retry_after.unwrap_or(Duration::MAX)),
-            Outcome::Retry(pause) => Some(pause),
-            _ => None,
+        let refuses = |one: &Self| {
+            let retry_after = one.outcome.retry_after().unwrap_or(Duration::MAX);
+            (!one.outcome.is_admitted()).then_some(retry_after)
         };
         let part = |one: &Self, whole: &Self| {
             let left = one.remaining.unwrap_or(u64::MAX);
@@ -326,7 +321,9 @@ mod tests {
 
     #[test]
     fn a_window_is_a_period_and_a_bucket_fills_in_whole_seconds() {
-        let window = |quota, refills| Figures { refills, ..Figures::new(quota) }.window();
+        let window = |quota, refills| {
+            PolicyReport::of("x", Figures { refills, ..Figures::new(quota) }).window()
+        };
         let odd = Quota::new(5, Duration::from_millis(1_500));
         assert_eq!(window(odd, false), Duration::from_millis(1_500));
         assert_eq!(window(odd, true), 2 * SECOND);
