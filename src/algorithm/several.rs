@@ -122,7 +122,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         if quotas.as_slice().len() != self.len() {
             return Err(QuotaError("the numbers of quotas and algorithms differ"));
         }
-        let members = self.iter().zip(&quotas).enumerate();
+        let members = self.iter().zip(quotas.as_slice()).enumerate();
         members
             .map(|(index, (one, quota))| {
                 Ok(MemberRule { rule: one.rule(*quota)?, stated: quotas.stated(index) })

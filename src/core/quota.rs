@@ -221,7 +221,7 @@ impl fmt::Debug for Quota {
 /// let charge = Charge::new("alice").quota((Quota::per_second(10), Quota::per_day(1_000)));
 /// let quotas = charge.own_quota().unwrap();
 /// assert_eq!(quotas.as_slice()[0], Quota::per_second(10));
-/// let limits: Vec<u64> = quotas.into_iter().map(Quota::limit).collect();
+/// let limits: Vec<u64> = quotas.as_slice().iter().map(Quota::limit).collect();
 /// assert_eq!(limits, [10, 1_000]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -282,15 +282,6 @@ impl Quotas {
             Several::WithCosts(each) => each.stated.get(index).copied(),
             _ => None,
         }
-    }
-}
-
-impl<'a> IntoIterator for &'a Quotas {
-    type Item = &'a Quota;
-    type IntoIter = std::slice::Iter<'a, Quota>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.as_slice().iter()
     }
 }
 
