@@ -22,8 +22,8 @@ impl Fields {
         let row_error = RowError::new(table, row.name(), index);
         let mut fields = Self { row: row_error, valid: Map::new(), errors: Vec::new() };
         for (field, value) in row.fields() {
-            if let Some(value) = fields.checked(&field, value) {
-                fields.valid.insert(field, with_whole_numbers(value));
+            if let Some(value) = fields.checked(field, value.clone()) {
+                fields.valid.insert(field.clone(), with_whole_numbers(value));
             }
         }
         fields

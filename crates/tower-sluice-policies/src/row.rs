@@ -124,27 +124,16 @@ impl Row {
             if text.is_empty() {
                 continue;
             }
-            let value = match &*field {
-                "name" => Ok(Value::String(text)),
-                _ => match serde_json::from_str(&text) {
-                    Ok(Parsed(value)) => value,
-                    Err(_) => Ok(Value::String(text)),
-                },
-            };
+            let parsed = if field == "name" { None } else { serde_json::from_str(&text).ok() };
+            let value = parsed.map_or(Ok(Value::String(text)), |Parsed(value)| value);
             row.0.insert(field, value);
         }
         row
     }
 
     /// Returns the fields, without empty ones.
-    pub(crate) fn fields(&self) -> Fields {
-        let is_present =
-            |(_, value): &(&String, &Result<Value, String>)| **value != Ok(Value::Null);
-        self.0
-            .iter()
-            .filter(is_present)
-            .map(|(field, value)| (field.clone(), value.clone()))
-            .collect()
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&String, &Result<Value, String>)> {
+        self.0.iter().filter(|(_, value)| **value != Ok(Value::Null))
     }
 
     /// Returns the row's name, if it states one.

@@ -3,16 +3,15 @@
 use std::error::Error;
 use std::fmt;
 
-/// The longest part of an error, in bytes.
+/// The longest part of an error, in characters.
 const MAX_SHOWN: usize = 500;
 
 /// Shortens a text of a row to one line of limited length.
 fn shown(text: &str) -> String {
-    let ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
-    let end = ends.take_while(|end| *end <= MAX_SHOWN).last().unwrap_or(0);
     let plain = |character: char| if character.is_control() { ' ' } else { character };
-    let mut shown: String = text[..end].chars().map(plain).collect();
-    if end < text.len() {
+    let mut characters = text.chars().map(plain);
+    let mut shown: String = characters.by_ref().take(MAX_SHOWN).collect();
+    if characters.next().is_some() {
         shown.push_str(" ..");
     }
     shown
