@@ -8,8 +8,7 @@ use std::rc::Rc;
 use http::HeaderValue;
 
 use super::structured;
-use crate::core::Quota;
-use crate::core::decision::{PolicyReport, QuotaUnit};
+use crate::core::decision::{PolicyReport, Terms};
 
 /// The most lists that a thread keeps. A new list replaces the oldest.
 const MOST: usize = 32;
@@ -30,18 +29,11 @@ pub(super) enum Form {
 /// A list of policies, and its field.
 pub(super) struct PolicyList {
     form: Form,
-    members: Vec<ListedPolicy>,
+    members: Vec<(String, Terms)>,
     /// `None` if the list is empty.
     pub(super) field: Option<HeaderValue>,
     /// The policies' names in the field.
     pub(super) names: Vec<String>,
-}
-
-/// The properties of a policy in the field.
-#[derive(PartialEq, Eq)]
-struct ListedPolicy {
-    name: String,
-    terms: (Quota, QuotaUnit, bool),
 }
 
 impl PolicyList {
@@ -75,25 +67,15 @@ impl PolicyList {
             Form::Bare => structured::quotas(policies.clone()),
         };
         let names = structured::names(policies.clone());
-        let member = |policy: PolicyReport<'_>| ListedPolicy {
-            name: policy.name().to_owned(),
-            terms: policy.terms(),
-        };
+        let member = |policy: PolicyReport<'_>| (policy.name().to_owned(), policy.terms());
         let field = text.and_then(|text| HeaderValue::try_from(text).ok());
         Self { form, members: policies.map(member).collect(), field, names }
     }
 
-    /// Returns true if it is the list of these policies, and no policy has a partition key.
-    fn says<'a>(&self, form: Form, mut policies: impl Iterator<Item = PolicyReport<'a>>) -> bool {
-        let is_next = |member: &ListedPolicy| {
-            let next = policies.next();
-            next.is_some_and(|next| {
-                member.terms == next.terms()
-                    && member.name == next.name()
-                    && next.partition_key().is_none()
-            })
-        };
-        self.form == form && self.members.iter().all(is_next) && policies.next().is_none()
+    /// Returns true if it is the list of these policies. A kept list has no partition key.
+    fn says<'a>(&self, form: Form, policies: impl Iterator<Item = PolicyReport<'a>>) -> bool {
+        let members = self.members.iter().map(|(name, terms)| (&**name, *terms));
+        self.form == form && members.eq(policies.map(|policy| (policy.name(), policy.terms())))
     }
 }
 
@@ -101,6 +83,9 @@ impl PolicyList {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    use crate::core::Quota;
+    use crate::core::decision::QuotaUnit;
 
     fn field(form: Form, policies: &[PolicyReport<'_>]) -> String {
         let list = PolicyList::of(form, policies.iter().copied());

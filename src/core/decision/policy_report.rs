@@ -82,6 +82,10 @@ pub(crate) struct Figures {
     pub(crate) is_shadow: bool,
 }
 
+/// The parts of a policy that no decision changes: the quota, its unit, true if units come back one
+/// by one, and the partition key.
+pub(crate) type Terms = (Quota, QuotaUnit, bool, Option<[u8; 8]>);
+
 impl<'a> PolicyReport<'a> {
     /// A policy that admits, for limiters of your own, which pass it to
     /// [`Decision::with_policies`](crate::Decision::with_policies).
@@ -193,10 +197,9 @@ impl<'a> PolicyReport<'a> {
         self
     }
 
-    /// Returns the parts that no decision changes: the quota, its unit, and true if units come back
-    /// one by one.
-    pub(crate) fn terms(&self) -> (Quota, QuotaUnit, bool) {
-        (self.figures.quota, self.figures.unit, self.figures.refills)
+    pub(crate) fn terms(&self) -> Terms {
+        let Figures { quota, unit, refills, partition_key, .. } = self.figures;
+        (quota, unit, refills, partition_key)
     }
 
     pub(super) fn to_policy(self, name: Arc<str>, place: usize) -> Policy {
