@@ -131,10 +131,7 @@ impl Settlement {
     /// Joins several settlements.
     pub(crate) fn all(settlements: impl IntoIterator<Item = Self>) -> Self {
         let (sender, all) = Self::begin();
-        let joined = Arc::new(Mutex::new(JoinedSettlement {
-            all: Ok(Settled::default()),
-            sender: Some(sender),
-        }));
+        let joined = Arc::new(Mutex::new(JoinedSettlement { all: Ok(Settled::default()), sender }));
         for mut settlement in settlements {
             let joined = Arc::clone(&joined);
             settlement.observe(move |result| lock(&joined).add(result));
@@ -231,7 +228,7 @@ impl Drop for SettlementSender {
 /// The joint result of several settlements. All have ended when it is dropped.
 struct JoinedSettlement {
     all: Result<Settled, Error>,
-    sender: Option<SettlementSender>,
+    sender: SettlementSender,
 }
 
 impl JoinedSettlement {
@@ -249,9 +246,7 @@ impl JoinedSettlement {
 
 impl Drop for JoinedSettlement {
     fn drop(&mut self) {
-        if let Some(sender) = self.sender.take() {
-            sender.end(mem::replace(&mut self.all, Ok(Settled::default())));
-        }
+        self.sender.finish(mem::replace(&mut self.all, Ok(Settled::default())));
     }
 }
 
