@@ -34,38 +34,23 @@ use crate::limiter::Operation;
 /// An admission, at once or after a wait, carries a reservation of the charge's cost, so that a
 /// refund can be tested. A peek has no reservation. After the last decision, every further charge
 /// returns an error of [`ErrorKind::State`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
 pub struct Scripted {
     play: Arc<Mutex<Play>>,
     owner: Owner,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Play {
-    answers: VecDeque<GivenAnswer>,
+    answers: VecDeque<ScriptedAnswer>,
     charges: Vec<Charge>,
     settlements: Vec<(usize, u64)>,
     operations: Vec<(Operation, Charge)>,
 }
 
-#[derive(Debug)]
-enum GivenAnswer {
-    Reserve(Duration),
-    Given(Result<Decision, Error>),
-}
-
-impl GivenAnswer {
-    fn of(self, charge: &Charge) -> Result<Decision, Error> {
-        match self {
-            GivenAnswer::Given(answer) => answer,
-            GivenAnswer::Reserve(wait) if wait <= charge.longest_wait().unwrap_or_default() => {
-                Ok(Outcome::Wait(wait).into())
-            }
-            GivenAnswer::Reserve(wait) => Ok(Outcome::Deny { retry_after: Some(wait) }.into()),
-        }
-    }
-}
+/// An answer to a charge.
+type ScriptedAnswer = Box<dyn FnOnce(&Charge) -> Result<Decision, Error> + Send>;
 
 impl Scripted {
     /// A limiter without decisions.
@@ -82,8 +67,11 @@ impl Scripted {
     /// [`max_wait`](Charge::max_wait), which is 0 by default, it denies the charge, as other
     /// limiters do. `wait` is then the time to come back.
     pub fn wait(self, wait: Duration) -> Self {
-        self.play().answers.push_back(GivenAnswer::Reserve(wait));
-        self
+        self.answer(move |charge| {
+            let is_allowed = wait <= charge.longest_wait().unwrap_or_default();
+            let denial = Outcome::Deny { retry_after: Some(wait) };
+            Ok(if is_allowed { Outcome::Wait(wait) } else { denial }.into())
+        })
     }
 
     /// Adds a decision that reserves nothing: the caller asks again after `pause`.
@@ -103,8 +91,7 @@ impl Scripted {
 
     /// Adds an error of this kind in place of a decision.
     pub fn fail(self, kind: ErrorKind) -> Self {
-        self.play().answers.push_back(GivenAnswer::Given(Err(Error::new(kind, "as scripted"))));
-        self
+        self.answer(move |_| Err(Error::new(kind, "as scripted")))
     }
 
     /// Adds a decision of your own, for any charge.
@@ -119,8 +106,8 @@ impl Scripted {
     /// assert_eq!(limiter.left(), 2);
     /// ```
     pub fn decide(self, decision: impl Into<Decision>) -> Self {
-        self.play().answers.push_back(GivenAnswer::Given(Ok(decision.into())));
-        self
+        let decision = decision.into();
+        self.answer(move |_| Ok(decision))
     }
 
     /// The charges so far.
@@ -156,10 +143,20 @@ impl Scripted {
         self.play().answers.len()
     }
 
+    fn answer(
+        self,
+        answer: impl FnOnce(&Charge) -> Result<Decision, Error> + Send + 'static,
+    ) -> Self {
+        self.play().answers.push_back(Box::new(answer));
+        self
+    }
+
     fn play(&self) -> MutexGuard<'_, Play> {
         lock(&self.play)
     }
 }
+
+debug_by_name!([] Scripted: owner);
 
 impl Default for Scripted {
     fn default() -> Self {
@@ -174,8 +171,8 @@ impl Limiter for Scripted {
         let mut play = self.play();
         let number = play.charges.len();
         play.charges.push(charge.clone());
-        let over = || GivenAnswer::Given(Err(Error::new(ErrorKind::State, "no answer is left")));
-        let answer = play.answers.pop_front().unwrap_or_else(over).of(charge);
+        let over = || Err(Error::new(ErrorKind::State, "no answer is left"));
+        let answer = play.answers.pop_front().map_or_else(over, |answer| answer(charge));
         ready(answer.map(|decision| {
             if !decision.is_admitted() || charge.units() == 0 {
                 return decision;
