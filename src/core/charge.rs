@@ -82,11 +82,11 @@ enum Cost {
 pub struct Charge {
     key: Key,
     cost: Cost,
-    quota: Option<Quotas>,
-    max_wait: Option<Duration>,
-    deadline: Option<Instant>,
+    pub(crate) quota: Option<Quotas>,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) deadline: Option<Instant>,
     /// True for a member's charge without a cost of its own.
-    inherits_cost: bool,
+    pub(crate) inherits_cost: bool,
     /// The time that the same request has already waited, in milliseconds.
     retried_for: u32,
     extensions: Option<Arc<Extension>>,
@@ -193,12 +193,6 @@ impl Charge {
         mem::replace(&mut self.key, Key::Constant(""))
     }
 
-    /// Takes the charge's own quota out of it.
-    #[inline]
-    pub(crate) fn take_quota(&mut self) -> Option<Quotas> {
-        self.quota.take()
-    }
-
     /// The units asked for; 0 peeks.
     #[must_use]
     #[inline]
@@ -256,12 +250,6 @@ impl Charge {
         self
     }
 
-    /// Removes the deadline, for a charge that is sent after its decision.
-    pub(crate) fn without_deadline(mut self) -> Self {
-        self.deadline = None;
-        self
-    }
-
     /// Adds a value that travels with the charge: for a limiter of your own whose key extractor
     /// knows more of a request than its key. Clones share it. Of two values of one type, the later
     /// one counts.
@@ -312,12 +300,6 @@ impl Charge {
         }
     }
 
-    /// Sets the longest wait, as [`max_wait`](Charge::max_wait) does.
-    #[inline]
-    pub(crate) fn set_max_wait(&mut self, wait: Duration) {
-        self.max_wait = Some(wait);
-    }
-
     /// The same charge, for the closure that makes the members' charges: a clone of it inherits the
     /// cost.
     pub(crate) fn for_members(&self) -> Self {
@@ -326,11 +308,6 @@ impl Charge {
             _ => Cost::Inherited(self.units()),
         };
         Self { cost, ..self.clone() }
-    }
-
-    /// Returns true for a member's charge without a cost of its own.
-    pub(crate) fn inherits_cost(&self) -> bool {
-        self.inherits_cost
     }
 
     /// Makes the charge of a request through a layer cost at least 1, unless it is a peek.

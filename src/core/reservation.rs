@@ -43,7 +43,7 @@ pub struct Reservation {
     cost: u64,
     /// A hash of the charged key, which is not secret, if a deny cache has seen it. Or [`SEVERAL`],
     /// if caches have seen different keys.
-    charged: Option<NonZeroU64>,
+    pub(crate) charged: Option<NonZeroU64>,
     payload: Payload,
 }
 
@@ -201,11 +201,6 @@ impl Reservation {
         }
     }
 
-    /// Returns the hash of the charged key, or [`SEVERAL`]. `None`: it is not known.
-    pub(crate) fn charged(&self) -> Option<NonZeroU64> {
-        self.charged
-    }
-
     /// Adds a key that was charged.
     pub(crate) fn add_charged(&mut self, key: NonZeroU64) {
         let is_same = self.charged.is_none_or(|other| other == key);
@@ -253,10 +248,10 @@ mod tests {
     fn of_different_keys_none_is_kept() {
         let [one, other, third] = [1, 2, 3].map(|hash| NonZeroU64::new(hash).unwrap());
         let mut reservation = Reservation::new(Owner::new(), 1, ());
-        assert_eq!(reservation.charged(), None);
+        assert_eq!(reservation.charged, None);
         for (key, kept) in [(one, one), (one, one), (other, SEVERAL), (third, SEVERAL)] {
             reservation.add_charged(key);
-            assert_eq!(reservation.charged(), Some(kept));
+            assert_eq!(reservation.charged, Some(kept));
         }
         assert_eq!(reservation.into_payload::<u8>().unwrap_err().cost(), 1);
     }

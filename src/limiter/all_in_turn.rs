@@ -243,7 +243,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
         if reservation.owner() != self.owner {
             return Err(reservation);
         }
-        let (cost, charged) = (reservation.cost(), reservation.charged());
+        let (cost, charged) = (reservation.cost(), reservation.charged);
         let settled = HeldReservations::of(reservation)?.settle_stated(self.owner, cost, actual);
         settled.map_err(|unsettled| unsettled.with_charged(charged))
     }

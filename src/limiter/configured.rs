@@ -192,7 +192,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         {
             return Ok(settlement);
         }
-        let charged = reservation.charged();
+        let charged = reservation.charged;
         let (cost, reserved) = self.open(reservation)?;
         settle(&reserved, cost).map_err(|_| self.reservation(cost, reserved).with_charged(charged))
     }

@@ -184,7 +184,7 @@ impl Around for Arc<Cache> {
         actual: u64,
         settle: impl FnOnce(Reservation) -> Result<Settlement, Reservation>,
     ) -> Result<Settlement, Reservation> {
-        let (charged, is_changed) = (reservation.charged(), actual != reservation.cost());
+        let (charged, is_changed) = (reservation.charged, actual != reservation.cost());
         let settled = settle(reservation);
         match charged {
             _ if !is_changed => {}

@@ -79,7 +79,7 @@ where
                 let own = charge.longest_wait().unwrap_or(shared.max_wait);
                 // A caller can shorten a wait, but not lengthen it.
                 let callers = if own.is_zero() { None } else { shared.respond.max_wait(&request) };
-                charge.set_max_wait(callers.map_or(own, |callers| callers.min(own)));
+                charge.max_wait = Some(callers.map_or(own, |callers| callers.min(own)));
                 let (admission, kept) = admission(&shared, charge, F::MAY_RESET);
                 ResponseFuture::admitting(request, inner, shared, admission, kept)
             }
@@ -116,7 +116,7 @@ fn admission<L: Limiter, K, R, H>(
         if let Some(permit) = shared.waiter_permit() {
             return (Admission::waiting(charge, Some(permit)), None);
         }
-        charge.set_max_wait(Duration::ZERO);
+        charge.max_wait = Some(Duration::ZERO);
     }
     let admission = Admission::at_once(&*shared.limiter, &charge);
     (admission, keeps_charge.then(|| Box::new(charge)))

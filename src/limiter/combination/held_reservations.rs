@@ -35,7 +35,7 @@ pub(crate) struct Tentative(HeldReservations);
 
 /// Returns a bit for each charge without a cost of its own.
 pub(crate) fn inherits<'a>(charges: impl IntoIterator<Item = &'a Charge>) -> u8 {
-    let bit = |(index, charge): (u32, &Charge)| u8::from(charge.inherits_cost()).checked_shl(index);
+    let bit = |(index, charge): (u32, &Charge)| u8::from(charge.inherits_cost).checked_shl(index);
     (0..).zip(charges).filter_map(bit).fold(0, |bits, bit| bits | bit)
 }
 

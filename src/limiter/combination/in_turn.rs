@@ -254,7 +254,7 @@ pub async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Er
                     }
                     Err(AtATime(size)) => {
                         // A slot that one call reserves would not be a slot for the others.
-                        let no_wait = |part: &mut Part| part.charge.set_max_wait(Duration::ZERO);
+                        let no_wait = |part: &mut Part| part.charge.max_wait = Some(Duration::ZERO);
                         step.parts.iter_mut().for_each(no_wait);
                         let split = peek(Step::of(step.parts, size), rules, &mut answered).await;
                         split.into_iter().rev().for_each(|step| steps.push_front(step));
@@ -364,7 +364,7 @@ pub(crate) fn operate(
 ) -> Option<impl Future<Output = Result<Decided, Error>> + Send> {
     if operation == Operation::Estimate && parts.len() > 1 {
         // Charges that are asked in turn do not wait, so estimates do not either.
-        parts.iter_mut().for_each(|part| part.charge.set_max_wait(Duration::ZERO));
+        parts.iter_mut().for_each(|part| part.charge.max_wait = Some(Duration::ZERO));
     }
     let answer = |part: Part| Some((part.limiter.operate(operation, &part.charge)?, part));
     let answers: Vec<_> = parts.into_iter().map(answer).collect::<Option<_>>()?;

@@ -233,8 +233,10 @@ where
             Ordering::Greater if self.take_more(stock, actual - cost) => {}
             Ordering::Greater => {
                 // The inner limiter would reject a larger penalty, and take nothing.
-                let more = stock.order.charge.clone().without_deadline();
-                let more = more.cost(units(actual - cost).cast_unsigned());
+                let more = stock.order.charge.clone();
+                let mut more = more.cost(units(actual - cost).cast_unsigned());
+                // It is sent after the decision.
+                more.deadline = None;
                 // The store knows whether the key was reset since.
                 let more = match &stock.births {
                     Some(births) => more.with_extension(Births(births.clone())),

@@ -110,7 +110,7 @@ impl<A: Algorithm> Store<A> {
             Cow::Owned(digest) => Key::Owned(digest),
             Cow::Borrowed(_) => charge.take_key(),
         };
-        let (cost, from, quota) = (check.cost, local_provenance(now), charge.take_quota());
+        let (cost, from, quota) = (check.cost, local_provenance(now), charge.quota.take());
         let mut decision = self.named.decision(quota, cost, answer, from, key);
         self.named.line_up(&mut decision, known, store);
         Ok(decision)
