@@ -51,7 +51,7 @@ pub struct Decision {
     outcome: Outcome,
     origin: Origin,
     /// True if this denial was an [`Outcome::Retry`], which does not say how long the denial holds.
-    was_retry: bool,
+    pub(crate) was_retry: bool,
     /// `None` if only the outcome is known.
     /// On the heap, so that futures and results are small.
     details: Option<Box<Details>>,
@@ -452,11 +452,6 @@ impl Decision {
     pub(crate) fn without_wait(mut self) -> Self {
         self.outcome = Outcome::Deny { retry_after: Some(self.waited()) };
         self
-    }
-
-    /// Returns true if [`without_retry`](Self::without_retry) made this denial.
-    pub(crate) fn was_retry(&self) -> bool {
-        self.was_retry
     }
 }
 

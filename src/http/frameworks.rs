@@ -74,7 +74,7 @@ impl From<crate::core::Refusal> for tonic::Status {
         grpc::write(&mut headers, &refusal, grpc::RESOURCE_EXHAUSTED);
         let status = tonic::Status::from_header_map(&headers);
         let mut status = status.unwrap_or_else(|| tonic::Status::unknown(refusal.to_string()));
-        status.set_source(std::sync::Arc::new(refusal.into_refusal()));
+        status.set_source(std::sync::Arc::new(refusal.refusal));
         status
     }
 }

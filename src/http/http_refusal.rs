@@ -16,7 +16,7 @@ use crate::core::{ErrorKind, Refusal};
 /// the error's text, such as "the key is empty" or "request has no header x-api-key to limit by".
 /// For other errors it does not mention the store or the server.
 pub struct HttpRefusal {
-    refusal: Refusal,
+    pub(super) refusal: Refusal,
     status: StatusCode,
     retry_after: Option<Duration>,
     request: Request<()>,
@@ -69,10 +69,6 @@ impl HttpRefusal {
     #[must_use]
     pub fn refusal(&self) -> &Refusal {
         &self.refusal
-    }
-
-    pub(super) fn into_refusal(self) -> Refusal {
-        self.refusal
     }
 }
 

@@ -449,7 +449,7 @@ impl<F, E> HttpResponder<F, E> {
             None => self.refused(has_body, &refusal),
         };
         if self.settings.report_in_response
-            && let Refusal::Denied(decision) = refusal.into_refusal()
+            && let Refusal::Denied(decision) = refusal.refusal
         {
             response.extensions_mut().insert(DecisionReport::from(decision));
         }

@@ -203,7 +203,7 @@ impl Breaker {
     }
 
     fn with(&self, settings: Settings) -> Self {
-        let name = self.shared.watch.name().cloned();
+        let name = self.shared.watch.name.clone();
         Self { shared: Arc::new(SharedCircuit::new(settings, name)) }
     }
 }
@@ -217,7 +217,7 @@ impl Default for Breaker {
 impl fmt::Debug for Breaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Breaker")
-            .field("name", &self.shared.watch.name())
+            .field("name", &self.shared.watch.name)
             .field("state", &self.state())
             .field("counts", &self.counts())
             .field("settings", &self.shared.settings)

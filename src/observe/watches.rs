@@ -22,7 +22,7 @@ use crate::core::{Decision, Error};
 /// Reports the states of a breaker. Metrics need a name, events do not.
 #[derive(Debug, Default)]
 pub(crate) struct BreakerWatch {
-    name: Option<Arc<str>>,
+    pub(crate) name: Option<Arc<str>>,
     #[cfg(feature = "metrics")]
     handles: Handles<(Gauge, Counter)>,
     /// The last state, for a recorder that comes later.
@@ -37,10 +37,6 @@ impl BreakerWatch {
         let watch = Self { name, ..Self::default() };
         watch.show_state();
         watch
-    }
-
-    pub(crate) fn name(&self) -> Option<&Arc<str>> {
-        self.name.as_ref()
     }
 
     /// Reports that it opened. `refusal` is the callers' error.

@@ -154,7 +154,7 @@ where
                         Some(decision) => {
                             let handle = this.handle.take();
                             if let Some(unsettled) = handle.and_then(|handle| handle.take()) {
-                                decision.put_back(unsettled.into_reservation());
+                                decision.put_back(unsettled.reservation);
                             }
                             if let Ok(response) = &mut result {
                                 this.shared.respond.annotate(decision, response);

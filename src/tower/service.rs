@@ -113,7 +113,8 @@ fn admission<L: Limiter, K, R, H>(
     keeps_charge: bool,
 ) -> (Admission<L::Future>, Option<Box<Charge>>) {
     if charge.longest_wait().is_some_and(|wait| !wait.is_zero()) {
-        if let Some(permit) = shared.waiter_permit() {
+        // Fails if the largest number of requests already waits.
+        if let Ok(permit) = Arc::clone(&shared.waiters).try_acquire_owned() {
             return (Admission::waiting(charge, Some(permit)), None);
         }
         charge.max_wait = Some(Duration::ZERO);

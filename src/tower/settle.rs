@@ -325,15 +325,11 @@ debug_by_name!([W] Later<W>);
 /// A spawned task is not dropped, so it needs no such type. Move the `Unsettled` into the task, and
 /// settle it at the end.
 pub struct Unsettled {
-    reservation: Reservation,
+    pub(crate) reservation: Reservation,
     settle_by: SettleBy,
 }
 
 impl Unsettled {
-    pub(crate) fn into_reservation(self) -> Reservation {
-        self.reservation
-    }
-
     /// The units that were charged.
     #[must_use]
     pub fn cost(&self) -> u64 {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::core::Decision;
 use crate::limiter::Limiter;
@@ -66,13 +66,6 @@ impl<L: Limiter, K, R, H> Shared<L, K, R, H> {
         {
             self.watch.unsettled();
         }
-    }
-}
-
-impl<L, K, R, H> Shared<L, K, R, H> {
-    /// Returns a permit to wait, unless the largest number of requests already waits.
-    pub(crate) fn waiter_permit(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.waiters).try_acquire_owned().ok()
     }
 }
 

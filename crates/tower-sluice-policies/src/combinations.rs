@@ -95,12 +95,12 @@ mod tests {
         let Keyed::Charge(charge) = policies.charge(Head::from(&request)) else { panic!() };
         let selection = charge.extension::<Arc<Selection>>().unwrap();
         let limiters: Vec<_> = selection.in_force.iter().map(|one| &one.limited.limiter).collect();
-        selection.table.together(&limiters).expect("a memory");
+        selection.table.combinations.of(&limiters).expect("a memory");
         limiters.iter().map(|limiter| limiter.id).collect()
     }
 
     fn is_known(policies: &Policies, ids: &[u64]) -> bool {
-        policies.table().combinations().known.read().unwrap().contains_key(ids)
+        policies.table().combinations.known.read().unwrap().contains_key(ids)
     }
 
     #[tokio::test(start_paused = true)]
@@ -130,7 +130,7 @@ mod tests {
                 ids(&policies, &["a", "b"]);
                 assert!(is_known(&policies, &needed), "{headers:?}");
                 let table = policies.table();
-                assert!(table.combinations().known.read().unwrap().len() <= MAX_COMBINATIONS);
+                assert!(table.combinations.known.read().unwrap().len() <= MAX_COMBINATIONS);
             }
         }
     }

@@ -158,12 +158,12 @@ impl InForce<'_> {
 
 impl Rules for InForce<'_> {
     fn is_alone(&self, part: &Part) -> bool {
-        !self.limited(part).limiter.joins_others()
+        self.limited(part).limiter.choice.is_javas()
     }
 
     fn together(&self, parts: &[Part]) -> Option<Together> {
         let limiters: Vec<_> = parts.iter().map(|part| &self.limited(part).limiter).collect();
-        self.selection.table.together(&limiters)
+        self.selection.table.combinations.of(&limiters)
     }
 
     /// Decides in place of a store that failed, if every policy's `on_error` covers the error.
@@ -190,7 +190,7 @@ impl Rules for Shares<'_> {
     fn together(&self, parts: &[Part]) -> Option<Together> {
         let share = |part: &Part| self.0.asked[part.place].limited.share.as_ref();
         let shares: Option<Vec<_>> = parts.iter().map(share).collect();
-        self.0.selection.table.together(&shares?)
+        self.0.selection.table.combinations.of(&shares?)
     }
 }
 

@@ -119,7 +119,7 @@ macro_rules! on_clock {
 pub(crate) struct PolicyLimiter {
     /// Its unique number, which stays the same in each table that keeps the limiter.
     pub(crate) id: u64,
-    choice: Choice,
+    pub(crate) choice: Choice,
     kind: Kind,
     pub(crate) boxed: Boxed,
 }
@@ -204,11 +204,6 @@ impl PolicyLimiter {
             Kind::Redis(redis) => Some(redis),
             _ => None,
         }
-    }
-
-    /// Returns true if it can decide together with others, all or nothing.
-    pub(crate) fn joins_others(&self) -> bool {
-        !self.choice.is_javas()
     }
 }
 

@@ -8,10 +8,9 @@ use std::time::Duration;
 use tower_sluice::Error;
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::{Switch, SwitchMode};
-use tower_sluice::store::Together;
 
 use super::combinations::Combinations;
-use super::limited_policy::{Asked, LimitedPolicy, PolicyLimiter};
+use super::limited_policy::{Asked, LimitedPolicy};
 use super::path::{Allowed, Ambiguous, Reading, ambiguous_path};
 use super::pattern::Matcher;
 use super::policy_key::FindAddress;
@@ -24,7 +23,7 @@ pub(crate) struct Table {
     places: HashMap<String, usize>,
     routes: Routes,
     pub(crate) allowed: Allowed,
-    combinations: Combinations,
+    pub(crate) combinations: Combinations,
     /// Tables of the same patterns share it.
     watch: Arc<TableWatch>,
 }
@@ -161,16 +160,6 @@ impl Table {
     pub(crate) fn counts(&self, global: SwitchMode) -> [usize; 3] {
         let modes = [SwitchMode::On, SwitchMode::Shadow, SwitchMode::Off];
         modes.map(|mode| self.policies.iter().filter(|one| one.mode(global) == mode).count())
-    }
-
-    /// Returns the limiter that decides for these limiters together. `None` if no limiter can.
-    pub(crate) fn together(&self, limiters: &[&PolicyLimiter]) -> Option<Together> {
-        self.combinations.of(limiters)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn combinations(&self) -> &Combinations {
-        &self.combinations
     }
 }
 

@@ -67,7 +67,7 @@ impl CachedRefusal {
         let Outcome::Deny { retry_after: Some(retry_after) } = decision.outcome() else {
             return None;
         };
-        if decision.origin() == Origin::Cache || decision.was_retry() {
+        if decision.origin() == Origin::Cache || decision.was_retry {
             return None;
         }
         let lasts = Some(retry_after.min(max_age)).filter(|lasts| !lasts.is_zero())?;
