@@ -36,12 +36,12 @@ const MAX_LIMIT: u64 = 1 << 50;
 ///
 /// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The default burst
 /// is the limit.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Quota {
     limit: u64,
-    /// In µs.
-    period: u64,
+    /// A whole number of microseconds.
+    period: Duration,
     burst: u64,
 }
 
@@ -118,7 +118,7 @@ impl Quota {
         if !period.subsec_nanos().is_multiple_of(1_000) {
             return Err(QuotaError("the period is not a whole number of microseconds"));
         }
-        Self { limit, period: micros as u64, burst: limit }.checked()
+        Self { limit, period, burst: limit }.checked()
     }
 
     /// Sets the burst: at most `units` go at once. Default: the limit.
@@ -158,7 +158,7 @@ impl Quota {
     /// The period.
     #[must_use]
     pub const fn period(&self) -> Duration {
-        Duration::from_micros(self.period)
+        self.period
     }
 
     /// The burst: the most units that may go at once. Default: the limit.
@@ -173,8 +173,9 @@ impl Quota {
     ///
     /// If the time of a burst exceeds the range of exact integers.
     pub(crate) fn unit(&self) -> Result<(u64, u64), QuotaError> {
-        let divisor = gcd(self.period, self.limit);
-        let (p, l) = (self.period / divisor, self.limit / divisor);
+        let period = self.period.as_micros() as u64;
+        let divisor = gcd(period, self.limit);
+        let (p, l) = (period / divisor, self.limit / divisor);
         let product = u128::from(self.burst) * u128::from(p);
         if product > INEXACT.into() {
             return Err(QuotaError(
@@ -198,16 +199,6 @@ impl Quota {
             return Err(QuotaError("more than 2^50 units"));
         }
         Ok(self)
-    }
-}
-
-impl fmt::Debug for Quota {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Quota")
-            .field("limit", &self.limit)
-            .field("period", &self.period())
-            .field("burst", &self.burst)
-            .finish()
     }
 }
 
