@@ -136,7 +136,8 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
 
     /// Returns the longest wait of the member that needs the longest wait. The other members fit
     /// sooner, or wait behind what was reserved for that member. If members need equally long
-    /// waits, the one that allows the longest counts.
+    /// waits, the one that allows the longest counts. 0 while others must be settled first at a
+    /// member.
     fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
         let needs_and_allows = |(member, own): (&MemberRule<A::Rule>, _)| {
             let (rule, cost) = (&member.rule, member.cost(cost));
@@ -255,7 +256,8 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
                 verdict => verdict,
             }
         });
-        let mut members: Box<[_]> = alone.map(QuotaAnswer::unreported).collect();
+        let mut members: Box<[_]> =
+            alone.map(|verdict| QuotaAnswer { verdict, report: Report::full(0) }).collect();
         // In a charge that waits, a member may wait longer than it would alone.
         let refuses = |one: &QuotaAnswer| matches!(one.verdict, Verdict::Deny(_));
         if members.iter().any(refuses)

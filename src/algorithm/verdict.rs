@@ -72,13 +72,6 @@ pub struct QuotaAnswer {
     pub report: Report,
 }
 
-impl QuotaAnswer {
-    /// Makes an answer whose report is not known yet.
-    pub(super) const fn unreported(verdict: Verdict) -> Self {
-        Self { verdict, report: Report::full(0) }
-    }
-}
-
 /// A refund: the units of a reservation to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refund<'a> {
