@@ -60,7 +60,9 @@ pub(crate) async fn decide(
     let decisions = decisions.chain(keyless.iter().map(|(limited, decision)| (*limited, decision)));
     for (limited, decision) in decisions.filter(|_| is_final) {
         if let Some(event) = Event::in_shadow(limited, decision, &answer) {
-            count(&selection, limited, event.result);
+            // The global switch counts too if it put the policies into the shadow.
+            let switches = [Some(&limited.switch), selection.global_shadow.as_ref()];
+            switches.into_iter().flatten().for_each(|switch| switch.count(event.result));
             show(event);
         }
     }
@@ -78,15 +80,6 @@ pub(crate) async fn decide(
     };
     shadowed.for_each(|others| decided.hold(others));
     decided.into_decision(owner, charge.units())
-}
-
-/// Counts a decision in a shadow at the switch of its policy, and at the global switch if that put
-/// the policies into the shadow.
-fn count(selection: &Selection, limited: &LimitedPolicy, shadowed: Result<Outcome, &Error>) {
-    limited.switch.count(shadowed);
-    if let Some(global) = &selection.global_shadow {
-        global.count(shadowed);
-    }
 }
 
 /// Returns the charges, limited by the whole charge: that may be a peek, or have a shorter wait or
