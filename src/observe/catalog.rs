@@ -2,9 +2,8 @@
 
 use metrics::Unit;
 
-/// A family of metrics: see [`METRICS`].
+/// A family of metrics: see [`METRICS`]. Make your own for limiters of your own in the same list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Metric {
     /// Its name in Prometheus.
     pub name: &'static str,
@@ -17,20 +16,6 @@ pub struct Metric {
     pub labels: &'static [&'static str],
     /// The description.
     pub help: &'static str,
-}
-
-impl Metric {
-    /// A family of metrics, for those of your own limiters in the same list.
-    #[must_use]
-    pub const fn new(
-        name: &'static str,
-        kind: MetricKind,
-        unit: Unit,
-        labels: &'static [&'static str],
-        help: &'static str,
-    ) -> Self {
-        Self { name, kind, unit, labels, help }
-    }
 }
 
 /// The type of a [`Metric`].
@@ -49,8 +34,13 @@ use MetricKind::{Counter, Gauge, Histogram};
 
 macro_rules! catalog {
     ($($id:ident: $kind:ident $unit:ident $labels:expr, $name:literal, $help:literal;)*) => {
-        $(pub(crate) const $id: Metric =
-            Metric::new($name, $kind, Unit::$unit, &$labels, $help);)*
+        $(pub(crate) const $id: Metric = Metric {
+            name: $name,
+            kind: $kind,
+            unit: Unit::$unit,
+            labels: &$labels,
+            help: $help,
+        };)*
 
         /// Every metric of the crate, for example for a dashboard or its test.
         pub const METRICS: &[Metric] = &[$($id),*];

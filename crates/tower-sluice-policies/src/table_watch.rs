@@ -16,13 +16,13 @@ const POLICIES: &str = "tower_sluice::policies";
 pub const METRICS: &[Metric] = &[UNMATCHED];
 
 #[cfg(feature = "metrics")]
-const UNMATCHED: Metric = Metric::new(
-    "rate_limit_unmatched_total",
-    MetricKind::Counter,
-    metrics::Unit::Count,
-    &[],
-    "Requests that no policy of a table took.",
-);
+const UNMATCHED: Metric = Metric {
+    name: "rate_limit_unmatched_total",
+    kind: MetricKind::Counter,
+    unit: metrics::Unit::Count,
+    labels: &[],
+    help: "Requests that no policy of a table took.",
+};
 
 /// The number of requests after which a table that took none of them is reported.
 const FIRST_REQUESTS: usize = 1_000;
