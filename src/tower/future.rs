@@ -159,9 +159,10 @@ where
                             if let Ok(response) = &mut result {
                                 this.shared.respond.annotate(decision, response);
                             }
+                            let hooks = &this.shared.hooks;
                             match decision.reservation() {
                                 Some(_) => {
-                                    this.shared.hooks.settle.settle(Answer::new(decision, &result))
+                                    hooks.settle.settle(Answer { decision, result: &result })
                                 }
                                 None => Settle::Keep,
                             }

@@ -335,7 +335,7 @@ impl<S, L, K, R, H> Layer<S> for RateLimitLayer<L, K, R, H> {
     type Service = RateLimit<S, L, K, R, H>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RateLimit::new(inner, Arc::clone(&self.shared))
+        RateLimit { inner, shared: Arc::clone(&self.shared) }
     }
 }
 

@@ -32,15 +32,11 @@ use crate::tower::shared::{Hooks, Shared};
 /// makes its responses. A service that does not speak HTTP needs `.respond(Raise)`, and cannot use
 /// `settle_later`.
 pub struct RateLimit<S, L, K, R, H = Hooks> {
-    inner: S,
-    shared: Arc<Shared<L, K, R, H>>,
+    pub(crate) inner: S,
+    pub(crate) shared: Arc<Shared<L, K, R, H>>,
 }
 
 impl<S, L, K, R, H> RateLimit<S, L, K, R, H> {
-    pub(crate) fn new(inner: S, shared: Arc<Shared<L, K, R, H>>) -> Self {
-        Self { inner, shared }
-    }
-
     /// The inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner

@@ -127,15 +127,11 @@ pub enum Settle {
 /// closure. A closure that reads another [`result`](Answer::result) states its type:
 /// `|answer: Answer<u64, io::Error>| ..`.
 pub struct Answer<'a, Res, E> {
-    decision: &'a Decision,
-    result: &'a Result<Res, E>,
+    pub(crate) decision: &'a Decision,
+    pub(crate) result: &'a Result<Res, E>,
 }
 
 impl<'a, Res, E> Answer<'a, Res, E> {
-    pub(crate) fn new(decision: &'a Decision, result: &'a Result<Res, E>) -> Self {
-        Self { decision, result }
-    }
-
     /// The decision about the request, whose [`reservation`](Decision::reservation) has the units
     /// charged.
     pub fn decision(&self) -> &'a Decision {
