@@ -69,9 +69,11 @@ impl Pool {
 }
 
 /// Settings of a [`Pool`]. Made by [`Pool::builder`].
+///
+/// `B` is the result of [`build`](Self::build), which a crate over this one [maps](Self::map).
 #[derive(Clone)]
 #[must_use]
-pub struct PoolBuilder {
+pub struct PoolBuilder<B = Result<Pool, Error>> {
     address: Address,
     size: u32,
     connect_timeout: Duration,
@@ -80,6 +82,7 @@ pub struct PoolBuilder {
     dialer: Option<Dialer>,
     listener: Listener,
     tls: Tls,
+    finish: Arc<dyn Fn(Result<Pool, Error>) -> B + Send + Sync>,
 }
 
 impl PoolBuilder {
@@ -93,9 +96,12 @@ impl PoolBuilder {
             dialer: None,
             listener: Listener::default(),
             tls: Tls::default(),
+            finish: Arc::new(|pool| pool),
         }
     }
+}
 
+impl<B: 'static> PoolBuilder<B> {
     /// Sets the number of connections to a server, for each runtime, at least 1. Default: 2.
     pub fn size(mut self, connections: u32) -> Self {
         self.size = connections.max(1);
@@ -240,7 +246,30 @@ impl PoolBuilder {
     /// - The address asks for TLS or names a Unix socket, and `dial` was set.
     /// - The address names a cluster, and a database other than 0 was set.
     /// - The address does not ask for TLS, and a certificate, authorities or a name were set.
-    pub fn build(self) -> Result<Pool, Error> {
+    #[must_use]
+    pub fn build(self) -> B {
+        let finish = Arc::clone(&self.finish);
+        finish(self.pool())
+    }
+
+    /// Converts the result of [`build`](Self::build): for a crate with a pool or an error of its
+    /// own. Default: the pool of this crate, or its error.
+    pub fn map<C>(self, convert: impl Fn(B) -> C + Send + Sync + 'static) -> PoolBuilder<C> {
+        let finish = self.finish;
+        PoolBuilder {
+            address: self.address,
+            size: self.size,
+            connect_timeout: self.connect_timeout,
+            response_timeout: self.response_timeout,
+            resolver: self.resolver,
+            dialer: self.dialer,
+            listener: self.listener,
+            tls: self.tls,
+            finish: Arc::new(move |pool| convert(finish(pool))),
+        }
+    }
+
+    fn pool(self) -> Result<Pool, Error> {
         let Address { topology, uses_tls, settings, protocol, several } = self.address;
         if self.dialer.is_some() && (uses_tls || matches!(topology, Topology::Socket(_))) {
             let message = "`dial` needs an address without TLS and without a Unix socket";
@@ -281,7 +310,7 @@ impl PoolBuilder {
     }
 }
 
-impl fmt::Debug for PoolBuilder {
+impl<B> fmt::Debug for PoolBuilder<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PoolBuilder").field("size", &self.size).finish_non_exhaustive()
     }
