@@ -75,6 +75,10 @@ impl CachedRefusal {
         Some(Self { question, kept_at, lasts, decision })
     }
 
+    pub(super) fn place(&self) -> NonZeroU64 {
+        self.question.key.place
+    }
+
     /// Ends the refusal at most 100 ms after its question.
     pub(super) fn end_soon(&mut self) {
         self.lasts = self.lasts.min(SETTLING_AGE);

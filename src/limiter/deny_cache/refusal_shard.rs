@@ -12,22 +12,21 @@ use super::cached_refusal::{CachedRefusal, KeyHash};
 /// of them.
 const EXAMINED: usize = 8;
 
-const MIN_GROWTH: usize = 8;
-
 pub(super) struct RefusalShard {
     capacity: usize,
-    /// The index of each key's refusal.
-    indexes: HashTable<usize>,
-    refusals: Vec<CachedRefusal>,
-    /// The place where the next search for a replacement starts.
+    refusals: HashTable<Box<CachedRefusal>>,
+    /// The bucket where the next search for a replacement starts.
     next: usize,
-    changes: Changes,
+    /// The changes of the shard's keys. Empty until a key is changed.
+    changes: Vec<SlotChange>,
+    /// The changes of all keys at once.
+    change_of_all: SlotChange,
 }
 
 impl RefusalShard {
     pub(super) fn new(capacity: usize) -> Self {
-        let (indexes, refusals) = (HashTable::new(), Vec::new());
-        Self { capacity, indexes, refusals, next: 0, changes: Changes::default() }
+        let (refusals, changes) = (HashTable::new(), Vec::new());
+        Self { capacity, refusals, next: 0, changes, change_of_all: SlotChange::default() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -36,104 +35,92 @@ impl RefusalShard {
 
     /// Returns the refusal of a key, if it has one that has not expired.
     pub(super) fn get(&mut self, key: KeyHash, now: Instant) -> Option<&CachedRefusal> {
-        let index = self.index(key.place)?;
-        if self.refusals[index].is_over(now) {
-            self.remove(key.place);
+        let entry = self.refusals.find_entry(key.place.get(), |one| one.place() == key.place);
+        let entry = entry.ok()?;
+        if entry.get().is_over(now) {
+            entry.remove();
             return None;
         }
-        Some(&self.refusals[index]).filter(|refusal| refusal.question.key == key)
+        Some(&**entry.into_mut()).filter(|refusal| refusal.question.key == key)
     }
 
     /// Keeps a refusal, in place of the key's last one. It is kept for a short time if a change of
     /// the key may not have reached the store yet. If the shard is full, it replaces an expired
     /// refusal, or else the oldest of eight.
     pub(super) fn insert(&mut self, mut refusal: CachedRefusal) {
-        let place = refusal.question.key.place;
-        if self.changes.is_settling(place, refusal.question.asked_at) {
+        let (place, asked_at) = (refusal.place(), refusal.question.asked_at);
+        if self.is_settling(place, asked_at) {
             refusal.end_soon();
         }
-        if let Some(index) = self.index(place) {
-            self.refusals[index] = refusal;
-            return;
+        self.remove(place);
+        if self.refusals.len() >= self.capacity {
+            self.make_room(asked_at);
         }
-        let index = self.refusals.len();
-        if index < self.capacity {
-            self.point(place, index);
-            if index == self.refusals.capacity() {
-                // Grows by a quarter, since twice the size would often be half empty.
-                self.refusals.reserve_exact((index / 4).max(MIN_GROWTH).min(self.capacity - index));
-            }
-            self.refusals.push(refusal);
-            return;
-        }
-        let index = self.replaceable(refusal.question.asked_at);
-        self.next = index + 1;
-        self.unpoint(self.refusals[index].question.key.place);
-        self.point(place, index);
-        self.refusals[index] = refusal;
+        self.refusals.insert_unique(place.get(), Box::new(refusal), |one| one.place().get());
     }
 
-    /// Returns the index of an expired refusal, or else of the oldest of the next ones in turn.
-    fn replaceable(&self, now: Instant) -> usize {
-        let in_turn = |step| (self.next + step) % self.refusals.len();
-        let is_over = |index: &usize| self.refusals[*index].is_over(now);
-        let asked_at = |index: &usize| self.refusals[*index].question.asked_at;
-        let mut examined = (0..EXAMINED).map(in_turn);
-        let oldest = examined.clone().min_by_key(asked_at);
-        examined.find(is_over).or(oldest).unwrap_or_default()
+    /// Removes an expired refusal, or else the oldest of the next ones in turn.
+    fn make_room(&mut self, now: Instant) {
+        let buckets = self.refusals.num_buckets();
+        let in_turn = (0..buckets).map(|step| (self.next + step) % buckets);
+        let kept = in_turn.filter_map(|bucket| Some((bucket, self.refusals.get_bucket(bucket)?)));
+        let oldest = kept
+            .take(EXAMINED)
+            .min_by_key(|(_, refusal)| (!refusal.is_over(now), refusal.question.asked_at));
+        let Some((bucket, _)) = oldest else { return };
+        self.next = bucket + 1;
+        if let Ok(entry) = self.refusals.get_bucket_entry(bucket) {
+            entry.remove();
+        }
     }
 
-    /// Returns the number of times that a key, or another key with the same counter, was forgotten.
+    fn remove(&mut self, place: NonZeroU64) {
+        let entry = self.refusals.find_entry(place.get(), |one| one.place() == place);
+        if let Ok(entry) = entry {
+            entry.remove();
+        }
+    }
+
+    /// Returns the number of times that a key, or another key in its slot, was forgotten.
     pub(super) fn forgotten(&self, place: NonZeroU64) -> u64 {
-        self.changes.forgotten(place)
+        self.change_of_all.forgotten + self.change(place).forgotten
     }
 
     pub(super) fn forget(&mut self, place: NonZeroU64) {
-        self.changes.forget(place);
+        self.change_mut(place).forgotten += 1;
         self.remove(place);
     }
 
     /// Records that a change of the key, from `asked_at` or later, may not have reached the store
     /// yet. Refusals since then end soon.
     pub(super) fn note_refund(&mut self, place: NonZeroU64, asked_at: Instant, now: Instant) {
-        self.changes.note_refund(place, now);
-        if let Some(index) = self.index(place) {
-            self.refusals[index].end_soon_if_kept_since(asked_at, now);
+        self.change_mut(place).settling_since = Some(now);
+        let refusal = self.refusals.find_mut(place.get(), |one| one.place() == place);
+        if let Some(refusal) = refusal {
+            refusal.end_soon_if_kept_since(asked_at, now);
         }
     }
 
+    /// Forgets all keys, each of which may have been changed.
     pub(super) fn forget_all(&mut self, now: Instant) {
-        self.changes.forget_all(now);
-        self.indexes.clear();
+        self.change_of_all.forgotten += 1;
+        self.change_of_all.settling_since = Some(now);
         self.refusals.clear();
     }
 
-    fn remove(&mut self, place: NonZeroU64) {
-        let Some(index) = self.unpoint(place) else { return };
-        // The last refusal takes the place of this one.
-        let last = self.refusals.len() - 1;
-        if index < last {
-            let moved = self.refusals[last].question.key.place;
-            self.unpoint(moved);
-            self.point(moved, index);
-        }
-        self.refusals.swap_remove(index);
+    /// Returns true if a change of the key may reach the store after a question from `asked_at`.
+    fn is_settling(&self, place: NonZeroU64, asked_at: Instant) -> bool {
+        let since = self.change_of_all.settling_since.max(self.change(place).settling_since);
+        since.is_some_and(|since| asked_at.saturating_duration_since(since) < SETTLING_TIME)
     }
 
-    fn index(&self, place: NonZeroU64) -> Option<usize> {
-        let is_own = |index: &usize| self.refusals[*index].question.key.place == place;
-        self.indexes.find(place.get(), is_own).copied()
+    fn change(&self, place: NonZeroU64) -> SlotChange {
+        self.changes.get(slot(place)).copied().unwrap_or_default()
     }
 
-    fn point(&mut self, place: NonZeroU64, index: usize) {
-        let hash = |index: &usize| self.refusals[*index].question.key.place.get();
-        self.indexes.insert_unique(place.get(), index, hash);
-    }
-
-    fn unpoint(&mut self, place: NonZeroU64) -> Option<usize> {
-        let is_own = |index: &usize| self.refusals[*index].question.key.place == place;
-        let entry = self.indexes.find_entry(place.get(), is_own).ok()?;
-        Some(entry.remove().0)
+    fn change_mut(&mut self, place: NonZeroU64) -> &mut SlotChange {
+        self.changes.resize(SLOTS, SlotChange::default());
+        &mut self.changes[slot(place)]
     }
 }
 
@@ -145,56 +132,13 @@ const SETTLING_TIME: Duration = Duration::from_secs(1);
 /// slot.
 const SLOTS: usize = 1_024;
 
-/// The changes of one shard's keys.
-#[derive(Default)]
-pub(super) struct Changes {
-    /// The slots. Empty until a key is changed.
-    slots: Vec<SlotChange>,
-    all: SlotChange,
-}
-
+/// The changes of the keys in one slot.
 #[derive(Clone, Copy, Default)]
 struct SlotChange {
     /// The number of times that a key was forgotten.
     forgotten: u64,
     /// The last change that perhaps had not reached the store.
     settling_since: Option<Instant>,
-}
-
-impl Changes {
-    /// Returns the number of times that a key, or another key in its slot, was forgotten.
-    pub(super) fn forgotten(&self, place: NonZeroU64) -> u64 {
-        self.all.forgotten + self.slot(place).forgotten
-    }
-
-    /// Returns true if a change of the key may reach the store after a question from `asked_at`.
-    pub(super) fn is_settling(&self, place: NonZeroU64, asked_at: Instant) -> bool {
-        let since = self.all.settling_since.max(self.slot(place).settling_since);
-        since.is_some_and(|since| asked_at.saturating_duration_since(since) < SETTLING_TIME)
-    }
-
-    pub(super) fn forget(&mut self, place: NonZeroU64) {
-        self.slot_mut(place).forgotten += 1;
-    }
-
-    pub(super) fn note_refund(&mut self, place: NonZeroU64, now: Instant) {
-        self.slot_mut(place).settling_since = Some(now);
-    }
-
-    /// Forgets all keys, each of which may have been changed.
-    pub(super) fn forget_all(&mut self, now: Instant) {
-        self.all.forgotten += 1;
-        self.all.settling_since = Some(now);
-    }
-
-    fn slot(&self, place: NonZeroU64) -> SlotChange {
-        self.slots.get(slot(place)).copied().unwrap_or_default()
-    }
-
-    fn slot_mut(&mut self, place: NonZeroU64) -> &mut SlotChange {
-        self.slots.resize(SLOTS, SlotChange::default());
-        &mut self.slots[slot(place)]
-    }
 }
 
 /// Returns the slot of a key, from bits that neither the choice of the shard nor the map uses.
@@ -251,7 +195,7 @@ mod tests {
         shard.insert(refusal(key(9, 0)));
         // A replaced key is not found any more, so forgetting it removes no other key.
         shard.forget(NonZeroU64::MIN);
-        assert_eq!((kept(&mut shard), shard.indexes.len()), (vec![8, 9, 10, 11], 4));
+        assert_eq!((kept(&mut shard), shard.len()), (vec![8, 9, 10, 11], 4));
     }
 
     #[test]
