@@ -1,15 +1,15 @@
 //! A limiter that repeats its refusals, so that a refused key costs no call.
 
-mod afterwards;
 mod cache;
 mod cached_refusal;
 mod refusal_shard;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::afterwards::{Afterwards, OpenQuestion};
 pub use self::cache::Cache;
+use self::cache::Miss;
 use self::cached_refusal::{KeyHash, Question};
 use super::Operation;
 use super::wrapped::{Around, Begin, Wrapped};
@@ -143,13 +143,32 @@ impl<L> DenyCache<L> {
     }
 }
 
+/// A question without an answer yet.
+pub struct OpenQuestion {
+    cache: Arc<Cache>,
+    afterwards: Afterwards,
+}
+
+/// The step that the cache takes after an answer.
+enum Afterwards {
+    /// Keeps the answer if it is a refusal.
+    Learn(Miss),
+    /// Forgets the key, which was changed.
+    Forget(NonZeroU64),
+}
+
+debug_by_name!([] OpenQuestion);
+
 impl Around for Arc<Cache> {
     type Open = OpenQuestion;
 
     fn open(&self, charge: &Charge) -> Begin<OpenQuestion> {
         match Question::of(charge).map(|question| self.look_up(question)) {
             Some(Ok(refusal)) => Begin::Answered(refusal),
-            Some(Err(miss)) => Begin::Seen(OpenQuestion::new(self, Afterwards::Learn(miss))),
+            Some(Err(miss)) => {
+                let (cache, afterwards) = (Arc::clone(self), Afterwards::Learn(miss));
+                Begin::Seen(OpenQuestion { cache, afterwards })
+            }
             None => Begin::Unseen,
         }
     }
@@ -158,22 +177,31 @@ impl Around for Arc<Cache> {
         match operation {
             Operation::Estimate => Begin::Unseen,
             Operation::Penalize | Operation::Reset | Operation::Block(_) | Operation::Unblock => {
-                let key = KeyHash::of(charge).place;
-                Begin::Seen(OpenQuestion::new(self, Afterwards::Forget(key)))
+                let afterwards = Afterwards::Forget(KeyHash::of(charge).place);
+                Begin::Seen(OpenQuestion { cache: Arc::clone(self), afterwards })
             }
         }
     }
 
     fn close(open: OpenQuestion, mut answer: Result<Decision, Error>) -> Result<Decision, Error> {
-        match &mut answer {
-            Ok(decision) => open.answered(decision),
-            Err(_) => open.without_answer(),
+        match (&mut answer, open) {
+            (Ok(decision), OpenQuestion { cache, afterwards: Afterwards::Learn(miss) }) => {
+                cache.learn(miss, decision);
+            }
+            (Ok(_), OpenQuestion { cache, afterwards: Afterwards::Forget(key) }) => {
+                cache.forget(key);
+            }
+            (Err(_), open) => Self::leave(open),
         }
         answer
     }
 
-    fn leave(open: OpenQuestion) {
-        open.without_answer();
+    /// Its charge may be taken and refunded, or its reset may be done.
+    fn leave(OpenQuestion { cache, afterwards }: OpenQuestion) {
+        match afterwards {
+            Afterwards::Learn(miss) => cache.unanswered(&miss),
+            Afterwards::Forget(key) => cache.forget_settling(key),
+        }
     }
 
     /// Forgets the key, since its time to come back may change. The key is known only if the
