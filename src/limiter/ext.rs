@@ -6,9 +6,8 @@ use std::time::Duration;
 use super::futures::{AcquireFuture, OperationFuture};
 use super::inspect::Closure;
 use super::{
-    Boxed, Breaker, DenyCache, Described, Description, Fallback, FallbackIf, Inspect, Lease,
-    Limiter, Operation, OrElse, Shadow, Switch, SwitchMode, Timeout, WithBreaker, WithSwitch,
-    Wrapped,
+    Boxed, Breaker, DenyCache, Described, Description, Fallback, Inspect, Lease, Limiter,
+    Operation, OrElse, Shadow, Switch, SwitchMode, Timeout, WithBreaker, WithSwitch, Wrapped,
 };
 use crate::core::decision::Done;
 use crate::core::reservation::Reservation;
@@ -80,7 +79,7 @@ pub trait LimiterExt: Limiter + Sized {
     #[must_use]
     #[track_caller]
     fn or_else<F: Fallback>(self, fallback: F) -> OrElse<Self, F> {
-        OrElse::new(self, fallback)
+        OrElse::new(self, F::stands_in as fn(&Error) -> bool, fallback)
     }
 
     /// Asks `fallback` if this limiter cannot decide and `condition` returns true: a closure over
@@ -115,12 +114,12 @@ pub trait LimiterExt: Limiter + Sized {
     /// ```
     #[must_use]
     #[track_caller]
-    fn or_else_if<P, F>(self, condition: P, fallback: F) -> OrElse<Self, FallbackIf<P, F>>
-    where
-        P: Fn(&Error) -> bool,
-        F: Fallback,
-    {
-        OrElse::new(self, FallbackIf::new(condition, fallback))
+    fn or_else_if<F: Fallback>(
+        self,
+        condition: impl Fn(&Error) -> bool + Send + Sync + 'static,
+        fallback: F,
+    ) -> OrElse<Self, F> {
+        OrElse::new(self, condition, fallback)
     }
 
     /// Stops asking this limiter while it fails or is slow, and probes it until it answers again.

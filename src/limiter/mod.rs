@@ -86,7 +86,7 @@ pub use memory::Memory;
 #[cfg(feature = "metrics")]
 pub use metered::{Metered, MetricsExt};
 pub use operate::Operation;
-pub use or_else::{FailOpen, Fallback, FallbackIf, OrElse};
+pub use or_else::{FailOpen, Fallback, OrElse};
 pub use shadow::{Shadow, ShadowCounts};
 pub use switch::{Switch, SwitchMode, WithSwitch};
 pub use timeout::Timeout;

@@ -34,8 +34,7 @@ use crate::observe::FallbackWatch;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailOpen;
 
-/// Decides in place of a limiter that failed: [`FailOpen`], every limiter, and [`FallbackIf`].
-/// Sealed.
+/// Decides in place of a limiter that failed: [`FailOpen`], and every limiter. Sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a fallback",
     note = "a fallback is `FailOpen`, or a limiter such as `Memory::new(\"share\", algorithm)`"
@@ -48,7 +47,7 @@ pub trait Fallback: sealed::Sealed {
     type Limiter: Limiter<Future = Self::Future>;
 
     #[doc(hidden)]
-    fn stands_in(&self, error: &Error) -> bool;
+    fn stands_in(error: &Error) -> bool;
 
     #[doc(hidden)]
     fn limiter(&self) -> &Self::Limiter;
@@ -63,7 +62,7 @@ impl Fallback for FailOpen {
     type Future = Ready<Result<Decision, Error>>;
     type Limiter = Admits;
 
-    fn stands_in(&self, error: &Error) -> bool {
+    fn stands_in(error: &Error) -> bool {
         error.kind().may_fail_open()
     }
 
@@ -89,7 +88,7 @@ impl<L: Limiter> Fallback for L {
     type Future = L::Future;
     type Limiter = L;
 
-    fn stands_in(&self, error: &Error) -> bool {
+    fn stands_in(error: &Error) -> bool {
         error.kind().may_fall_back()
     }
 
@@ -97,39 +96,6 @@ impl<L: Limiter> Fallback for L {
         self
     }
 }
-
-/// A fallback with a condition. Made by [`LimiterExt::or_else_if`](crate::LimiterExt::or_else_if).
-#[derive(Clone, Copy)]
-pub struct FallbackIf<P, F> {
-    condition: P,
-    fallback: F,
-}
-
-impl<P, F> FallbackIf<P, F> {
-    pub(super) fn new(condition: P, fallback: F) -> Self {
-        Self { condition, fallback }
-    }
-}
-
-impl<P, F> sealed::Sealed for FallbackIf<P, F> {}
-impl<P, F> Fallback for FallbackIf<P, F>
-where
-    P: Fn(&Error) -> bool,
-    F: Fallback,
-{
-    type Future = F::Future;
-    type Limiter = F::Limiter;
-
-    fn stands_in(&self, error: &Error) -> bool {
-        (self.condition)(error)
-    }
-
-    fn limiter(&self) -> &F::Limiter {
-        self.fallback.limiter()
-    }
-}
-
-debug_by_name!([P, F: std::fmt::Debug] FallbackIf<P, F>: fallback);
 
 /// A limiter with a fallback. Made by [`LimiterExt::or_else`](crate::LimiterExt::or_else) and
 /// [`or_else_if`](crate::LimiterExt::or_else_if).
@@ -145,16 +111,22 @@ pub struct OrElse<L, F> {
     standby: Arc<Standby<F>>,
 }
 
-/// A fallback, and the watch that reports its answers.
-#[derive(Debug)]
+/// A fallback, the condition for its answers, and the watch that reports them.
 struct Standby<F> {
     fallback: F,
+    condition: Box<dyn Fn(&Error) -> bool + Send + Sync>,
     watch: FallbackWatch,
 }
 
+debug_by_name!([F: std::fmt::Debug] Standby<F>: fallback);
+
 impl<L, F> OrElse<L, F> {
     #[track_caller]
-    pub(super) fn new(inner: L, fallback: F) -> Self
+    pub(super) fn new(
+        inner: L,
+        condition: impl Fn(&Error) -> bool + Send + Sync + 'static,
+        fallback: F,
+    ) -> Self
     where
         L: Limiter,
         F: Fallback,
@@ -166,7 +138,8 @@ impl<L, F> OrElse<L, F> {
                  write `AllInTurn::of_parts` of {keys} limiters as the fallback",
             );
         }
-        Self { inner, standby: Arc::new(Standby { fallback, watch: FallbackWatch::default() }) }
+        let (condition, watch) = (Box::new(condition), FallbackWatch::default());
+        Self { inner, standby: Arc::new(Standby { fallback, condition, watch }) }
     }
 }
 
@@ -240,7 +213,7 @@ where
                         Err(error) => error,
                     };
                     match this.asked {
-                        Some((charge, standby)) if standby.fallback.stands_in(&error) => {
+                        Some((charge, standby)) if (standby.condition)(&error) => {
                             let answer = standby.fallback.limiter().check(charge);
                             State::FallingBack { answer, error: Some(error) }
                         }
