@@ -85,39 +85,30 @@ impl Step {
         self.parts.iter().map(|part| &part.charge)
     }
 
-    /// Returns the limiter of the only part, or the limiters that decide about all parts together.
-    fn by(&self, rules: &impl Rules) -> Result<By, AtATime> {
-        match &self.parts[..] {
-            [part] => Ok(By::Alone(part.limiter.clone())),
-            several => {
-                let half = AtATime(several.len().div_ceil(2));
-                rules.together(several).map(By::AtOnce).ok_or(half)
-            }
-        }
-    }
-
-    /// Asks about these charges, one for each part, and awaits the answer.
+    /// Asks about these charges, one for each part, and awaits the answer. Returns it with the
+    /// limiter of the only part, or with the limiters that decided about all parts together.
     async fn ask<'a>(
         &self,
-        by: &By,
+        rules: &impl Rules,
         mut charges: impl Iterator<Item = &'a Charge> + Send,
-    ) -> Result<Result<Decision, Error>, AtATime> {
-        let asked = match by {
-            By::Alone(limiter) => limiter.check(charges.next().unwrap_or(&self.parts[0].charge)),
-            By::AtOnce(several) if several.0.members() != self.parts.len() => {
-                let why = "the rules name another number of limiters than there are parts";
-                return Ok(Err(Error::new(ErrorKind::Configuration, why)));
-            }
-            By::AtOnce(several) => {
-                if let Some(connecting) = several.0.connecting(&self.parts[0].charge)
-                    && let Err(error) = connecting.await
-                {
-                    return Ok(Err(error));
-                }
-                several.0.check(&charges.collect::<Vec<_>>())?
-            }
-        };
-        Ok(asked.await)
+    ) -> Result<Result<(By, Decision), Error>, AtATime> {
+        if let [Part { limiter, charge, .. }] = &self.parts[..] {
+            let answer = limiter.check(charges.next().unwrap_or(charge)).await;
+            return Ok(answer.map(|decision| (By::Alone(limiter.clone()), decision)));
+        }
+        let half = AtATime(self.parts.len().div_ceil(2));
+        let several = rules.together(&self.parts).ok_or(half)?;
+        if several.0.members() != self.parts.len() {
+            let why = "the rules name another number of limiters than there are parts";
+            return Ok(Err(Error::new(ErrorKind::Configuration, why)));
+        }
+        if let Some(connecting) = several.0.connecting(&self.parts[0].charge)
+            && let Err(error) = connecting.await
+        {
+            return Ok(Err(error));
+        }
+        let answer = several.0.check(&charges.collect::<Vec<_>>())?;
+        Ok(answer.await.map(|decision| (By::AtOnce(several), decision)))
     }
 
     /// Peeks at all parts, or at fewer at a time if no call can decide about all.
@@ -127,12 +118,8 @@ impl Step {
     ) -> Pin<Box<dyn Future<Output = Vec<Self>> + Send + 'a>> {
         Box::pin(async move {
             let charges: Vec<_> = self.charges().map(|charge| charge.clone().peek()).collect();
-            let asked = match self.by(rules) {
-                Ok(by) => self.ask(&by, charges.iter()).await,
-                Err(size) => Err(size),
-            };
-            match asked {
-                Ok(peeked) => vec![self.seen(peeked).await],
+            match self.ask(rules, charges.iter()).await {
+                Ok(peeked) => vec![self.seen(peeked.map(|(_, peeked)| peeked)).await],
                 Err(AtATime(size)) => peek_each(Self::of(self.parts, size), rules).await,
             }
         })
@@ -242,26 +229,17 @@ pub async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Er
     while let Some(mut step) = steps.pop_front() {
         let answer = match step.peeked.take_if(|peeked| peeked.is_err()) {
             Some(Err(error)) => Err(error),
-            _ => {
-                let asked = match step.by(rules) {
-                    Ok(by) => step.ask(&by, step.charges()).await.map(|answer| (by, answer)),
-                    Err(size) => Err(size),
-                };
-                match asked {
-                    Ok((by, answer)) => {
-                        let charge = &step.parts[0].charge;
-                        after_others(answer, charge, &mut answered).map(|decision| (by, decision))
-                    }
-                    Err(AtATime(size)) => {
-                        // A slot that one call reserves would not be a slot for the others.
-                        let no_wait = |part: &mut Part| part.charge.max_wait = Some(Duration::ZERO);
-                        step.parts.iter_mut().for_each(no_wait);
-                        let split = peek(Step::of(step.parts, size), rules, &mut answered).await;
-                        split.into_iter().rev().for_each(|step| steps.push_front(step));
-                        continue;
-                    }
+            _ => match step.ask(rules, step.charges()).await {
+                Ok(answer) => after_others(answer, &step.parts[0].charge, &mut answered),
+                Err(AtATime(size)) => {
+                    // A slot that one call reserves would not be a slot for the others.
+                    let no_wait = |part: &mut Part| part.charge.max_wait = Some(Duration::ZERO);
+                    step.parts.iter_mut().for_each(no_wait);
+                    let split = peek(Step::of(step.parts, size), rules, &mut answered).await;
+                    split.into_iter().rev().for_each(|step| steps.push_front(step));
+                    continue;
                 }
-            }
+            },
         };
         let own = match answer {
             Ok((by, decision)) => {
@@ -343,11 +321,11 @@ async fn peek_each(steps: Vec<Step>, rules: &impl Rules) -> Vec<Step> {
 }
 
 /// Awaits the answer about a charge. Other parts may have answered before.
-fn after_others(
-    answer: Result<Decision, Error>,
+fn after_others<T>(
+    answer: Result<T, Error>,
     charge: &Charge,
     answered: &mut bool,
-) -> Result<Decision, Error> {
+) -> Result<T, Error> {
     match answer {
         Err(error) if *answered => Err(after_other_calls(error, charge)),
         answer => {
