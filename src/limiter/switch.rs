@@ -65,11 +65,11 @@ pub struct Switch {
 #[non_exhaustive]
 pub enum SwitchMode {
     /// The limiters decide.
-    On,
+    On = 0,
     /// The limiters decide, but admit every charge.
-    Shadow,
+    Shadow = 1,
     /// The limiters admit every charge, and do not ask their inner limiters.
-    Off,
+    Off = 2,
 }
 
 #[derive(Default)]
@@ -87,12 +87,7 @@ impl Switch {
 
     /// Sets the mode of limiters with this switch, from now on.
     pub fn set(&self, mode: SwitchMode) {
-        let mode = match mode {
-            SwitchMode::On => 0,
-            SwitchMode::Shadow => 1,
-            SwitchMode::Off => 2,
-        };
-        self.shared.mode.store(mode, Relaxed);
+        self.shared.mode.store(mode as u8, Relaxed);
     }
 
     /// Returns the mode of limiters with this switch.
