@@ -9,7 +9,7 @@ use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
 use super::leased_key::{KeyAnswer, RefillFailure, WaiterAnswer};
-use super::leased_keys::{Leases, Unspent};
+use super::leased_keys::Leases;
 use super::refill::Refill;
 use super::sweeper;
 use crate::core::{Charge, Decision, Error};
@@ -143,11 +143,9 @@ where
                 }
                 StateProj::Operating { answer, change, reset } => {
                     match change.take() {
-                        Some((Operation::Reset, charge)) => {
-                            *reset = Some(Reset::begin(leases, charge, Unspent::IsForgotten));
-                        }
-                        Some((Operation::Block(_), charge)) => {
-                            *reset = Some(Reset::begin(leases, charge, Unspent::IsReturned));
+                        Some((operation @ (Operation::Reset | Operation::Block(_)), charge)) => {
+                            let is_reset = operation == Operation::Reset;
+                            *reset = Some(Reset::begin(leases, charge, is_reset));
                         }
                         Some((Operation::Penalize, charge)) => leases.end_key(charge.key()),
                         _ => {}
@@ -174,8 +172,8 @@ struct Reset<L: Limiter> {
 }
 
 impl<L: Limiter> Reset<L> {
-    fn begin(leases: &Arc<Leases<L>>, charge: Charge, unspent: Unspent) -> Self {
-        leases.begin_reset(charge.key(), unspent);
+    fn begin(leases: &Arc<Leases<L>>, charge: Charge, is_reset: bool) -> Self {
+        leases.begin_reset(charge.key(), is_reset);
         Self { leases: Arc::clone(leases), charge, is_done: false }
     }
 }

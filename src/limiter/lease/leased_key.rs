@@ -84,13 +84,13 @@ impl<L: Limiter> LeasedKey<L> {
         Self {
             name,
             generation,
-            stocks: Stocks::default(),
+            stocks: Stocks(VecDeque::new()),
             quota,
             asked_at: now,
             demand: Demand::new(now),
             remaining: None,
             under_way: UnderWay::default(),
-            queue: WaiterQueue::default(),
+            queue: WaiterQueue { waiters: Waiters::new(), units: 0 },
         }
     }
 
@@ -213,7 +213,8 @@ impl<L: Limiter> LeasedKey<L> {
     pub(super) fn dismiss(&mut self, remaining: Option<u64>, now: Instant) -> Waiters<L> {
         self.remaining = remaining;
         self.demand = Demand::new(now);
-        mem::take(&mut self.queue).waiters
+        self.queue.units = 0;
+        mem::take(&mut self.queue.waiters)
     }
 
     /// Records the inner limiter's answer to a charge that asked alone.
@@ -287,12 +288,6 @@ struct WaiterQueue<L: Limiter> {
     waiters: Waiters<L>,
     /// The units that the waiters need.
     units: u64,
-}
-
-impl<L: Limiter> Default for WaiterQueue<L> {
-    fn default() -> Self {
-        Self { waiters: VecDeque::new(), units: 0 }
-    }
 }
 
 impl<L: Limiter> WaiterQueue<L> {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::LeaseSettings;
 use super::leased_key::{KeyAnswer, LeasedKey, WaiterAnswer, Waiters, end_waits};
-use super::stock::{Ended, LeasedName, Order, Stock, end};
+use super::stock::{Ended, LeasedName, Order, Stock};
 use crate::core::mark::Births;
 use crate::core::reservation::Owner;
 use crate::core::settlement::{Settled, Settlement};
@@ -33,13 +33,6 @@ pub(super) struct Leases<L: Limiter> {
     pub(super) sweeper: Mutex<Option<AbortHandle>>,
     hasher: RandomState,
     shards: Shards<LeaseShard<L>>,
-}
-
-/// The treatment of unspent units when a lease ends.
-#[derive(Clone, Copy)]
-pub(super) enum Unspent {
-    IsForgotten,
-    IsReturned,
 }
 
 impl<L: Limiter> Leases<L> {
@@ -71,7 +64,6 @@ impl<L: Limiter> Leases<L> {
             }
         };
         drop(shard);
-        end(ended);
         end_waits(waiters, None);
         asked
     }
@@ -135,9 +127,8 @@ impl<L: Limiter> Leases<L> {
         change: impl FnOnce(&mut LeasedKey<L>, &mut Ended<L>) -> T,
     ) -> Option<T> {
         let mut ended = Ended::new();
-        let changed = self.shard(hash).key(hash, name).map(|key| change(key, &mut ended));
-        end(ended);
-        changed
+        // The lock is released before these leases are dropped.
+        self.shard(hash).key(hash, name).map(|key| change(key, &mut ended))
     }
 
     /// Refunds the unspent units of all keys.
@@ -146,26 +137,22 @@ impl<L: Limiter> Leases<L> {
             let mut ended = Ended::new();
             shard.keys.iter_mut().for_each(|key| key.stocks.end_all(&mut ended));
             drop(shard);
-            end(ended);
         }
     }
 
-    /// Ends the leases of one key, and starts no lease until its reset or block has ended.
-    pub(super) fn begin_reset(&self, key: &str, unspent: Unspent) {
+    /// Ends the leases of one key, and starts no lease until its reset or block has ended. A reset
+    /// forgets the unspent units; otherwise they are returned.
+    pub(super) fn begin_reset(&self, key: &str, is_reset: bool) {
         let (hash, name) = self.name(key);
-        let mut ended = Ended::new();
+        let (mut ended, mut waiters) = (Ended::new(), Waiters::new());
         let mut shard = self.shard(hash);
-        let waiters = match shard.begin_reset(hash, &name, unspent) {
-            Some(mut key) => {
-                key.stocks.end_all(&mut ended);
-                key.dismiss(None, Instant::now())
-            }
-            None => Waiters::new(),
-        };
+        if let Some(mut key) = shard.begin_reset(hash, &name, is_reset) {
+            key.stocks.end_all(&mut ended);
+            waiters = key.dismiss(None, Instant::now());
+        }
         drop(shard);
-        match unspent {
-            Unspent::IsForgotten => ended.iter().for_each(|one| one.stock.forget()),
-            Unspent::IsReturned => end(ended),
+        if is_reset {
+            ended.iter().for_each(|one| one.stock.forget());
         }
         end_waits(waiters, None);
     }
@@ -184,7 +171,6 @@ impl<L: Limiter> Leases<L> {
             let mut ended = Ended::new();
             let of_shard = shard.sweep(now, &self.settings, &mut ended);
             drop(shard);
-            end(ended);
             next = next.into_iter().chain(of_shard).min();
         }
         next
@@ -264,7 +250,6 @@ impl<L: Limiter> Drop for Leases<L> {
         if let Some(sweeper) = lock(&self.sweeper).take() {
             sweeper.abort();
         }
-        self.end_all();
     }
 }
 
@@ -340,16 +325,16 @@ impl<L: Limiter> LeaseShard<L> {
         waiters
     }
 
-    /// Begins a reset: removes the key. Until the reset ends, nothing is refilled.
+    /// Begins a reset or a block: removes the key. Until it ends, nothing is refilled.
     pub(super) fn begin_reset(
         &mut self,
         hash: u64,
         name: &str,
-        unspent: Unspent,
+        is_reset: bool,
     ) -> Option<LeasedKey<L>> {
         self.resets += 1;
         let key = self.remove(hash, name);
-        if let Unspent::IsForgotten = unspent {
+        if is_reset {
             self.last_forgotten = self.last_generation;
             key.iter().for_each(|key| key.name.is_reset.store(true, Relaxed));
         }
@@ -463,7 +448,7 @@ mod interleavings {
                     _ => 0,
                 })
             };
-            leases.begin_reset("key", Unspent::IsReturned);
+            leases.begin_reset("key", false);
             drop(stock);
             let spent = 1 + holder.join().unwrap() + taker.join().unwrap();
             drop(leases);

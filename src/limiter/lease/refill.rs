@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::leased_key::{RefillFailure, WaiterAnswer, end_waits};
 use super::leased_keys::Leases;
-use super::stock::{Ended, LeasedName, Order, Stock, StockLeft, end};
+use super::stock::{Ended, LeasedName, Order, Stock, StockLeft};
 use crate::core::{Decision, Outcome};
 use crate::limiter::Limiter;
 
@@ -93,7 +93,6 @@ fn distribute<L: Limiter>(leases: &Leases<L>, order: Order, sent: Instant, answe
             leases.put_back(&grant.stock, grant.cost);
         }
     }
-    end(ended);
 }
 
 /// Ends a refill without units.

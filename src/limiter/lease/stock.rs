@@ -107,16 +107,6 @@ impl<L: Limiter> Stock<L> {
         if open.reservation.is_some() { units } else { 0 }
     }
 
-    /// Ends the lease with `left` units that no holder has. They are refunded at once; units that
-    /// holders put back later are then lost. If `left` is 0, the refund waits for the holders. The
-    /// refund also settles units that a budget holds: those that were not put back are spent.
-    pub(super) fn end(&self, left: u64) {
-        if left > 0 {
-            self.put_back(left);
-            self.refund();
-        }
-    }
-
     /// Takes more units with the reservation of the lease. Units that holders put back later are
     /// then lost. `None` if the inner limiter did not accept it.
     pub(super) fn settle_more(&self, more: u64) -> Option<Settlement> {
@@ -183,22 +173,30 @@ impl<L: Limiter> Grant<L> {
 }
 
 /// A stock, and the number of its units that no holder has.
+///
+/// Its drop ends the lease. The units are refunded at once; units that holders put back later are
+/// then lost. Without units, the refund waits for the holders. The refund also settles units that a
+/// budget holds: those that were not put back are spent.
 pub(super) struct StockLeft<L: Limiter> {
     pub(super) stock: Arc<Stock<L>>,
     pub(super) left: u64,
 }
 
-/// Stocks whose units are not spent any more.
+impl<L: Limiter> Drop for StockLeft<L> {
+    fn drop(&mut self) {
+        if self.left > 0 {
+            self.stock.put_back(self.left);
+            self.stock.refund();
+        }
+    }
+}
+
+/// Stocks whose units are not spent any more. They are dropped without a lock, since the inner
+/// limiter, which takes the refunds, may be of any type.
 pub(super) type Ended<L> = Vec<StockLeft<L>>;
 
 /// Stocks with units to spend. The one that ends first is at the front.
-pub(super) struct Stocks<L: Limiter>(VecDeque<StockLeft<L>>);
-
-impl<L: Limiter> Default for Stocks<L> {
-    fn default() -> Self {
-        Self(VecDeque::new())
-    }
-}
+pub(super) struct Stocks<L: Limiter>(pub(super) VecDeque<StockLeft<L>>);
 
 impl<L: Limiter> Stocks<L> {
     pub(super) fn len(&self) -> usize {
@@ -255,10 +253,4 @@ impl<L: Limiter> Stocks<L> {
     pub(super) fn end_all(&mut self, ended: &mut Ended<L>) {
         ended.extend(self.0.drain(..));
     }
-}
-
-/// Refunds units that cannot be spent any more. Called without a lock, since the inner limiter may
-/// be of any type.
-pub(super) fn end<L: Limiter>(ended: Ended<L>) {
-    ended.into_iter().for_each(|one| one.stock.end(one.left));
 }
