@@ -112,16 +112,6 @@ pub(super) fn hash(hasher: &RandomState, name: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The state of the key that may expire first.
-enum Oldest {
-    /// It cannot have expired yet, so no key has expired.
-    Live,
-    /// It was changed since, and has moved behind other keys.
-    Moved,
-    /// It has expired.
-    Expired,
-}
-
 impl<S> Shard<S> {
     pub(super) fn new(capacity: usize, hasher: RandomState) -> Self {
         Self { capacity, hasher, entries: HashTable::new(), ages: BinaryHeap::new() }
@@ -185,54 +175,39 @@ impl<S> Shard<S> {
     #[inline]
     pub(super) fn maintain(&mut self, now: i64, may_evict: bool) {
         for _ in 0..EXAMINED_PER_DECISION {
-            match self.examine_oldest(now) {
-                Oldest::Live => return,
-                Oldest::Moved => {}
-                Oldest::Expired if may_evict => self.evict_oldest(),
-                Oldest::Expired => return,
+            let is_old = self.ages.peek().is_some_and(|Reverse((age, _))| *age <= now);
+            if is_old && self.find_expired(now, 1) && may_evict {
+                self.evict_oldest();
             }
         }
     }
 
     /// Evicts an expired key if it finds one.
     fn make_room(&mut self, now: i64) -> bool {
-        for _ in 0..MAX_EXAMINED {
-            match self.examine_oldest(now) {
-                Oldest::Live => return false,
-                Oldest::Moved => {}
-                Oldest::Expired => {
-                    self.evict_oldest();
-                    return true;
-                }
-            }
+        let is_found = self.find_expired(now, MAX_EXAMINED);
+        if is_found {
+            self.evict_oldest();
+        }
+        is_found
+    }
+
+    /// Examines up to `most` keys that may have expired. Returns true if the first key of `ages`
+    /// has.
+    fn find_expired(&mut self, now: i64, most: usize) -> bool {
+        for _ in 0..most {
+            let oldest = self.ages.peek_mut().filter(|oldest| oldest.0.0 <= now);
+            let Some(mut oldest) = oldest else { return false };
+            let hash = oldest.0.1;
+            let entry = self.entries.find(hash, |entry| entry.hash(&self.hasher) == hash);
+            let end = entry.map(Entry::end).filter(|end| *end > now);
+            let Some(end) = end else { return true };
+            // A block may be ended before its time.
+            oldest.0.0 = end.min(now + DAY);
         }
         false
     }
 
-    #[inline]
-    fn examine_oldest(&mut self, now: i64) -> Oldest {
-        match self.ages.peek() {
-            Some(Reverse((age, _))) if *age <= now => self.examine_old(now),
-            _ => Oldest::Live,
-        }
-    }
-
-    /// Examines the first key of `ages`, which may have expired.
-    fn examine_old(&mut self, now: i64) -> Oldest {
-        let Some(mut oldest) = self.ages.peek_mut() else { return Oldest::Live };
-        let hash = oldest.0.1;
-        let entry = self.entries.find(hash, |entry| entry.hash(&self.hasher) == hash);
-        match entry.map(Entry::end) {
-            Some(end) if end > now => {
-                // A block may be ended before its time.
-                oldest.0.0 = end.min(now + DAY);
-                Oldest::Moved
-            }
-            _ => Oldest::Expired,
-        }
-    }
-
-    /// Evicts the key that was examined last. If two keys have the same hash, the same key is
+    /// Evicts the first key of `ages`. If two keys have the same hash, the same key is
     /// found.
     fn evict_oldest(&mut self) {
         let Some(Reverse((_, hash))) = self.ages.pop() else { return };
