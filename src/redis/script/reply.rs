@@ -248,7 +248,7 @@ pub(crate) fn malformed_reply() -> Error {
 /// Returns the elements of a packed list. `None` if it is not a list, or if bytes follow it.
 fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
     let mut rest = packed;
-    let count = match byte(&mut rest)? {
+    let count = match *rest.split_off_first()? {
         small @ 0x90..=0x9f => usize::from(small & 0x0f),
         0xdc => usize::try_from(unsigned(&mut rest, 2)?).ok()?,
         0xdd => usize::try_from(unsigned(&mut rest, 4)?).ok()?,
@@ -264,7 +264,7 @@ fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
 }
 
 fn element<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {
-    let kind = byte(rest)?;
+    let kind = *rest.split_off_first()?;
     let length = match kind {
         0x00..=0x7f => return Some(Element::Number(kind.into())),
         0xcc..=0xcf => return unsigned(rest, 1 << (kind - 0xcc)).map(Element::Number),
@@ -275,29 +275,20 @@ fn element<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {
         // A script sends no fractions and no other types.
         _ => return None,
     };
-    let (text, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-    *rest = after;
+    let text = rest.split_off(..usize::try_from(length).ok()?)?;
     Some(Element::Text(text))
-}
-
-fn byte(rest: &mut &[u8]) -> Option<u8> {
-    let (first, after) = rest.split_first()?;
-    *rest = after;
-    Some(*first)
 }
 
 /// Reads an unsigned number of `bytes` bytes, the highest byte first.
 fn unsigned(rest: &mut &[u8], bytes: usize) -> Option<i64> {
-    let (number, after) = rest.split_at_checked(bytes)?;
-    *rest = after;
+    let number = rest.split_off(..bytes)?;
     let number = number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     i64::try_from(number).ok()
 }
 
 /// Reads a signed number of `bytes` bytes, the highest byte first.
 fn signed(rest: &mut &[u8], bytes: usize) -> Option<i64> {
-    let (number, after) = rest.split_at_checked(bytes)?;
-    *rest = after;
+    let number = rest.split_off(..bytes)?;
     let sign = if number.first()?.cast_signed() < 0 { -1 } else { 0 };
     Some(number.iter().fold(sign, |number, byte| number << 8 | i64::from(*byte)))
 }
