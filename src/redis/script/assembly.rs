@@ -2,8 +2,6 @@
 //!
 //! `scripts/README.md` explains the directives and placeholders.
 
-use std::fmt::Write as _;
-
 use crate::algorithm::ScriptPart;
 
 const HEAD: &str = include_str!("../../../scripts/head.lua");
@@ -212,12 +210,7 @@ impl Assembly<'_> {
                 "WIDTH" => self.elements.to_string(),
                 "QUOTAS" => self.members.len().to_string(),
                 "$horizons" => {
-                    let names: Vec<_> = self
-                        .members
-                        .iter()
-                        .map(|member| format!("horizon{}", member.suffix))
-                        .collect();
-                    names.join(", ")
+                    listed(self.members.iter().map(|one| format!("horizon{}", one.suffix)))
                 }
                 _ => return member.and_then(|member| placeholder(word, member)),
             })
@@ -292,8 +285,7 @@ impl QuotaPart {
 
     /// Joins the names that a heading lists. `form` changes each.
     fn names(&self, list: &str, form: impl Fn(String) -> String) -> String {
-        let name = |name: &&str| form(format!("{name}{}", self.suffix));
-        self.list(list).iter().map(name).collect::<Vec<_>>().join(", ")
+        listed(self.list(list).iter().map(|name| form(format!("{name}{}", self.suffix))))
     }
 
     /// Returns true if a name belongs to this quota.
@@ -316,65 +308,54 @@ impl QuotaPart {
     /// Returns the values of its state in the reply. The first is increased by 1, so that 0 means
     /// no state.
     fn reply(&self) -> String {
-        let value = |(place, name): (usize, &&str)| {
+        listed(self.list("reply").iter().enumerate().map(|(place, name)| {
             let name = self.numbered(name);
             if place == 0 { format!("({name} or -1) + 1") } else { format!("{name} or 0") }
-        };
-        self.list("reply").iter().enumerate().map(value).collect::<Vec<_>>().join(", ")
+        }))
     }
 }
 
 /// Returns the text that replaces a placeholder in the lines of one quota.
 fn placeholder(word: &str, member: &QuotaPart) -> Option<String> {
     let suffix = &member.suffix;
-    let is = |name: String| name;
     Some(match word {
         "N" => member.number.to_string(),
-        "$arguments" => member.names("arguments", is),
-        "$rule" => member.names("rule", is),
-        "$cost" => member.names("cost", is),
-        "$state" => member.names("state", is),
+        "$arguments" | "$rule" | "$cost" | "$state" => member.names(&word[1..], |name| name),
         "$exists" => format!("{}{suffix}", member.list("state")[0]),
         "$before" => member.names("state", |name| name + "_before"),
         "$saved" => {
             // The state of each key has 8 places.
             let part = |place| format!("saved[8 * slot{suffix} + {place}]");
-            (0..member.list("state").len()).map(part).collect::<Vec<_>>().join(", ")
+            listed((0..member.list("state").len()).map(part))
         }
         "$reply" => {
             let element = |place| format!("reply[n + {}]", member.first_element + place);
-            (1..=member.list("reply").len()).map(element).collect::<Vec<_>>().join(", ")
+            listed((1..=member.list("reply").len()).map(element))
         }
         "$values" => member.reply(),
         "$zeros" => vec!["0"; member.list("reply").len()].join(", "),
         "$numbers" => {
-            let mut numbers = String::new();
-            for place in 0..member.list("arguments").len() {
-                let separator = if place > 0 { ", " } else { "" };
-                let place = member.first_argument + place;
-                write!(numbers, "{separator}ARGV[from + {place}] + 0").expect("a string takes all");
-            }
-            numbers
+            let number = |place| format!("ARGV[from + {}] + 0", member.first_argument + place);
+            listed((0..member.list("arguments").len()).map(number))
         }
         _ => format!("{}{suffix}", word.strip_suffix("_N")?),
     })
+}
+
+/// Joins the names or values of a list.
+fn listed(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the line with some of its words replaced. `replaced` gets a word, and the character
 /// before it.
 fn each_word(line: &str, replaced: impl Fn(&str, Option<char>) -> Option<String>) -> String {
     let is_part = |character: char| character.is_ascii_alphanumeric() || "_$".contains(character);
-    let (mut result, mut rest) = (String::new(), line);
-    while !rest.is_empty() {
-        let length = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
-        let (word, after) = rest.split_at(length);
-        match replaced(word, result.chars().last()) {
-            Some(replacement) if !word.is_empty() => result.push_str(&replacement),
-            _ => result.push_str(word),
-        }
-        let next = after.chars().next().map_or(0, char::len_utf8);
-        result.push_str(&after[..next]);
-        rest = &after[next..];
+    let mut result = String::new();
+    for piece in line.split_inclusive(|character| !is_part(character)) {
+        let word = piece.trim_end_matches(|character| !is_part(character));
+        let replacement = replaced(word, result.chars().last()).filter(|_| !word.is_empty());
+        result.extend([replacement.as_deref().unwrap_or(word), &piece[word.len()..]]);
     }
     result
 }
