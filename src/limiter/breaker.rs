@@ -9,14 +9,10 @@ mod shared_circuit;
 
 use std::fmt;
 use std::sync::Arc;
-use std::task::Context;
 use std::time::Duration;
 
-use self::breaker_call::BreakerCall;
 use self::shared_circuit::SharedCircuit;
-use super::Operation;
-use super::wrapped::{Around, Begin, Wrapped};
-use crate::core::{Charge, Decision, Error};
+use super::wrapped::Wrapped;
 
 /// A circuit breaker for [`LimiterExt::breaker`](crate::LimiterExt::breaker). It is cheap to clone:
 /// clones share one state.
@@ -284,39 +280,3 @@ pub struct BreakerCounts {
 
 /// A limiter with a [`Breaker`]. Made by [`LimiterExt::breaker`](crate::LimiterExt::breaker).
 pub type WithBreaker<L> = Wrapped<L, Breaker>;
-
-/// A settlement passes even while the breaker is open, and is not counted, since no caller waits
-/// for it.
-impl Around for Breaker {
-    type Open = BreakerCall;
-
-    fn open(&self, _: &Charge) -> Begin<BreakerCall> {
-        match self.shared.refuses() {
-            true => Begin::Refused(BreakerCall::new(&self.shared, true)),
-            false => Begin::Seen(BreakerCall::new(&self.shared, false)),
-        }
-    }
-
-    /// Asks the inner limiter even while the breaker is open, to learn if it can. Its future does
-    /// nothing before it is polled.
-    fn open_operation(&self, _: Operation, _: &Charge) -> Begin<BreakerCall> {
-        Begin::Seen(BreakerCall::new(&self.shared, false))
-    }
-
-    fn begin(open: &mut BreakerCall) -> Result<(), Error> {
-        open.begin()
-    }
-
-    fn wait(open: &mut BreakerCall, cx: &mut Context<'_>) -> Result<(), Error> {
-        open.watch(cx)
-    }
-
-    fn close(open: BreakerCall, answer: Result<Decision, Error>) -> Result<Decision, Error> {
-        open.end(Some(&answer));
-        answer
-    }
-
-    fn leave(open: BreakerCall) {
-        open.end(None);
-    }
-}

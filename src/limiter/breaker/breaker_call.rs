@@ -12,12 +12,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Breaker;
 use super::circuit::{Outcome, Permit};
 use super::shared_circuit::SharedCircuit;
 use crate::core::decision::Origin;
-use crate::core::{Decision, Error, ErrorKind};
+use crate::core::{Charge, Decision, Error, ErrorKind};
+use crate::limiter::Operation;
 use crate::limiter::on_time::{is_late, read_arrived};
 use crate::limiter::runtime::sleep_until;
+use crate::limiter::wrapped::{Around, Begin};
 
 type Slowness = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>;
 
@@ -35,42 +38,14 @@ pub struct BreakerCall {
 }
 
 impl BreakerCall {
-    pub(super) fn new(shared: &Arc<SharedCircuit>, is_refused: bool) -> Self {
+    fn new(shared: &Arc<SharedCircuit>, is_refused: bool) -> Self {
         let shared = Arc::clone(shared);
         Self { shared, permit: None, slowness: None, is_slow: false, is_refused }
     }
 
-    /// # Errors
-    ///
-    /// If the breaker refuses the call.
-    pub(super) fn begin(&mut self) -> Result<(), Error> {
-        if self.is_refused {
-            return Err(self.shared.refuse());
-        }
-        self.permit = Some(self.shared.admit()?);
-        let slow_after = self.shared.settings.slow_after;
-        self.slowness = slow_after.map(|time| -> Slowness { Box::pin(is_slow_after(time)) });
-        Ok(())
-    }
-
-    /// Watches a call without an answer.
-    ///
-    /// # Errors
-    ///
-    /// If there is no runtime to watch it.
-    pub(super) fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
-        if let Some(slowness) = &mut self.slowness
-            && let Poll::Ready(is_slow) = slowness.as_mut().poll(cx)
-        {
-            self.slowness = None;
-            self.is_slow = is_slow?;
-        }
-        Ok(())
-    }
-
     /// Reports the end. Without an answer, since the caller left, the call does not count, unless
     /// it was already slow.
-    pub(super) fn end(self, answer: Option<&Result<Decision, Error>>) {
+    fn end(self, answer: Option<&Result<Decision, Error>>) {
         let outcome = match answer.map_or(Outcome::Unknown, what_it_says) {
             Outcome::Failed => Outcome::Failed,
             _ if self.is_slow => Outcome::Slow,
@@ -79,6 +54,54 @@ impl BreakerCall {
         if let Some(permit) = self.permit {
             self.shared.end(permit, outcome, answer.and_then(|answer| answer.as_ref().err()));
         }
+    }
+}
+
+/// A settlement passes even while the breaker is open, and is not counted, since no caller waits
+/// for it.
+impl Around for Breaker {
+    type Open = BreakerCall;
+
+    fn open(&self, _: &Charge) -> Begin<BreakerCall> {
+        match self.shared.refuses() {
+            true => Begin::Refused(BreakerCall::new(&self.shared, true)),
+            false => Begin::Seen(BreakerCall::new(&self.shared, false)),
+        }
+    }
+
+    /// Asks the inner limiter even while the breaker is open, to learn if it can. Its future does
+    /// nothing before it is polled.
+    fn open_operation(&self, _: Operation, _: &Charge) -> Begin<BreakerCall> {
+        Begin::Seen(BreakerCall::new(&self.shared, false))
+    }
+
+    fn begin(open: &mut BreakerCall) -> Result<(), Error> {
+        if open.is_refused {
+            return Err(open.shared.refuse());
+        }
+        open.permit = Some(open.shared.admit()?);
+        let slow_after = open.shared.settings.slow_after;
+        open.slowness = slow_after.map(|time| -> Slowness { Box::pin(is_slow_after(time)) });
+        Ok(())
+    }
+
+    fn wait(open: &mut BreakerCall, cx: &mut Context<'_>) -> Result<(), Error> {
+        if let Some(slowness) = &mut open.slowness
+            && let Poll::Ready(is_slow) = slowness.as_mut().poll(cx)
+        {
+            open.slowness = None;
+            open.is_slow = is_slow?;
+        }
+        Ok(())
+    }
+
+    fn close(open: BreakerCall, answer: Result<Decision, Error>) -> Result<Decision, Error> {
+        open.end(Some(&answer));
+        answer
+    }
+
+    fn leave(open: BreakerCall) {
+        open.end(None);
     }
 }
 
