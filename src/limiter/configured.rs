@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::charge_numbers::{check_range, duration, micros};
-use super::line::{LineId, Lines, Place, Reclaim, ResetsSeen, Slot};
+use super::line::{LineId, Lines, Place, ResetsSeen, SettleUnits, Slot};
 use crate::algorithm::{Algorithm, Answer, Check, InLua, QuotaAnswer, ScriptPart, Verdict};
 use crate::core::charge::Key;
 use crate::core::decision::{Details, Figures, KEEPS_NAME, Origin, Policy, distinct_names};
@@ -158,22 +158,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         .collect()
     }
 
-    /// Returns the cost and the units of a reservation of this limiter.
-    ///
-    /// # Errors
-    ///
-    /// The reservation itself, if it is another limiter's.
-    pub(crate) fn open(
-        &self,
-        reservation: Reservation,
-    ) -> Result<(u64, ReservedUnits), Reservation> {
-        if reservation.owner() != self.owner {
-            return Err(reservation);
-        }
-        let cost = reservation.cost();
-        Ok((cost, reservation.into_reserved()?))
-    }
-
     /// Settles a reservation of this limiter with `settle`, which gets its cost. If a waiter
     /// leaves, its slot is passed on instead.
     ///
@@ -186,14 +170,16 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         actual: u64,
         settle: impl FnOnce(&ReservedUnits, u64) -> Result<Settlement, Error>,
     ) -> Result<Settlement, Reservation> {
+        if reservation.owner() != self.owner {
+            return Err(reservation);
+        }
         if actual == 0
-            && reservation.owner() == self.owner
             && let Some(settlement) = reservation.turn().and_then(Turn::leave)
         {
             return Ok(settlement);
         }
-        let charged = reservation.charged;
-        let (cost, reserved) = self.open(reservation)?;
+        let (cost, charged) = (reservation.cost(), reservation.charged);
+        let reserved = reservation.into_reserved()?;
         settle(&reserved, cost).map_err(|_| self.reservation(cost, reserved).with_charged(charged))
     }
 
@@ -204,7 +190,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         &self,
         decision: &mut Decision,
         known: ResetsSeen,
-        store: impl FnOnce() -> Arc<dyn Reclaim>,
+        store: impl FnOnce() -> Arc<dyn SettleUnits>,
     ) {
         let Outcome::Wait(wait) = decision.outcome() else { return };
         let Some(reservation) = decision.reservation().filter(|_| !wait.is_zero()) else { return };
@@ -223,7 +209,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         key: impl FnOnce() -> String,
         quota: Option<&Quotas>,
         check: Check,
-        store: impl FnOnce() -> Arc<dyn Reclaim>,
+        store: impl FnOnce() -> Arc<dyn SettleUnits>,
     ) -> Option<Decision> {
         if check.cost == 0 || check.max_wait == 0 || !self.lines.have_spares() {
             return None;
@@ -377,8 +363,8 @@ mod tests {
     /// A store that cannot take slots back.
     struct Keeps;
 
-    impl Reclaim for Keeps {
-        fn reclaim(&self, _: &ReservedUnits, _: u64) -> Settlement {
+    impl SettleUnits for Keeps {
+        fn settle_units(&self, _: &ReservedUnits, _: u64, _: u64) -> Settlement {
             Settlement::gave_back(0)
         }
     }

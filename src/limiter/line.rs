@@ -41,10 +41,10 @@ use crate::core::waiters::{Turn, Waiters};
 /// The number of keys at which the first search for unused lines begins.
 const FIRST_SWEEP: usize = 64;
 
-/// Takes slots back. Implemented by the store that gave them.
-pub(crate) trait Reclaim: Send + Sync {
-    /// Gives back all units that a charge of `cost` units took. The result is the units given back.
-    fn reclaim(&self, reserved: &ReservedUnits, cost: u64) -> Settlement;
+/// Settles units, and so takes slots back. Implemented by the store that gave them.
+pub(crate) trait SettleUnits: Send + Sync {
+    /// Settles the units that a charge of `cost` units took, of which `actual` are used.
+    fn settle_units(&self, reserved: &ReservedUnits, cost: u64, actual: u64) -> Settlement;
 }
 
 /// The lines of one limiter.
@@ -150,7 +150,7 @@ pub(crate) struct Place {
     told: Instant,
     /// The same since the Unix epoch, by the clock of the decision.
     at: Duration,
-    store: Arc<dyn Reclaim>,
+    store: Arc<dyn SettleUnits>,
     /// Its slot, except while it is in line. If both are locked, the lines are locked first.
     slot: Mutex<Option<Slot>>,
     /// The index of its waiter in the line, or 0. It changes only while the lines are locked.
@@ -425,7 +425,7 @@ impl Place {
         lines: &Arc<Lines>,
         id: LineId,
         slot: Slot,
-        store: Arc<dyn Reclaim>,
+        store: Arc<dyn SettleUnits>,
     ) -> Arc<Self> {
         let (lines, told, at) = (Arc::clone(lines), slot.due, slot.at);
         let (slot, index) = (Mutex::new(Some(slot)), AtomicUsize::new(0));
@@ -487,7 +487,7 @@ impl Place {
         let LineId { key, quota, cost } = &self.id;
         let (key, quota) = (Key::Owned(key.to_string()), Some(quota.clone()));
         let reserved = ReservedUnits { key, quota, mark: slot.mark.clone() };
-        let mut reclaimed = self.store.reclaim(&reserved, *cost);
+        let mut reclaimed = self.store.settle_units(&reserved, *cost, 0);
         reclaimed.observe(move |result| {
             settler.end(match result {
                 Ok(Settled { given_back: 0, .. }) if slot.due > Instant::now() => {
@@ -629,8 +629,8 @@ mod interleavings {
     /// A store that takes nothing back, as if others had charged the key since.
     struct Full;
 
-    impl Reclaim for Full {
-        fn reclaim(&self, _: &ReservedUnits, _: u64) -> Settlement {
+    impl SettleUnits for Full {
+        fn settle_units(&self, _: &ReservedUnits, _: u64, _: u64) -> Settlement {
             Settlement::gave_back(0)
         }
     }

@@ -6,16 +6,16 @@ use std::sync::{Arc, OnceLock};
 use super::redis_limiter::Redis;
 use super::script::{key_suffixes, local_names};
 use crate::algorithm::{AnyAlgorithm, InLua};
-use crate::core::charge::Key;
 use crate::core::quota::QuotaError;
 use crate::core::reservation::Reservation;
 use crate::core::settlement::Settlement;
 use crate::core::{Charge, Error, ErrorKind};
 use crate::limiter::charge_numbers::one_key;
 use crate::limiter::combination::at_once::{AtATime, AtOnce, Connecting, Together};
-use crate::limiter::combination::whole_charge::{member_of, of_alike, of_each};
+use crate::limiter::combination::whole_charge::{of_alike, of_each, settle_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
+use crate::limiter::line::SettleUnits;
 use crate::limiter::{Limiter, Operation};
 
 /// The most local variables that the algorithms of one script may declare. The loop around them
@@ -131,23 +131,6 @@ impl OneCall {
             Err(error) => failed(error),
         })
     }
-
-    fn settle_each(
-        &self,
-        list: &List,
-        reservation: Reservation,
-        actual: &dyn Fn(usize, u64) -> u64,
-    ) -> Result<Settlement, Reservation> {
-        let (cost, reserved) = list.open(reservation)?;
-        let suffixes = key_suffixes(reserved.key.as_str(), self.places.len());
-        let members = self.members().zip(suffixes).enumerate();
-        Ok(Settlement::all(members.filter_map(|(index, (one, suffix))| {
-            let key = Key::Owned(suffix.to_owned());
-            let (cost, own) = member_of((cost, &reserved), &list.quota, index, key)?;
-            let settled = one.inner.settle(&own, cost, actual(index, cost));
-            Some(settled.unwrap_or_else(|error| Settlement::from(Err(error))))
-        })))
-    }
 }
 
 impl Together {
@@ -200,7 +183,12 @@ impl AtOnce for OneCall {
         let is_one = (1..self.places.len()).all(|index| actual(index, cost) == used);
         match is_one && (used == 0 || !list.has_own_costs()) {
             true => one.settle(reservation, used),
-            false => self.settle_each(list, reservation, actual),
+            // Not 0: the slot of a waiter who uses some of the units is not passed on.
+            false => list.settle(reservation, 1, |reserved, cost| {
+                let suffixes = key_suffixes(reserved.key.as_str(), self.places.len());
+                let stores = self.members().map(|one| &*one.inner as &dyn SettleUnits);
+                Ok(settle_each(stores.zip(suffixes), (cost, reserved), &list.quota, actual))
+            }),
         }
     }
 }

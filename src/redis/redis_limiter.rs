@@ -29,7 +29,7 @@ use crate::core::settlement::Settlement;
 use crate::core::{Charge, Decision, Error};
 use crate::limiter::charge_numbers::{block_time, one_key, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, expect_valid_quota};
-use crate::limiter::line::{Reclaim, ResetsSeen};
+use crate::limiter::line::{ResetsSeen, SettleUnits};
 use crate::limiter::{Limiter, Operation, charge_numbers};
 
 /// A limiter that many processes share: one script call to Redis decides. It is cheap to clone.
@@ -365,7 +365,7 @@ impl<A: InLua> Inner<A> {
     fn take_spare(self: &Arc<Self>, request: &Request, quota: &Quotas) -> Option<Decision> {
         let Op::Check { cost, max_wait } = request.op else { return None };
         let check = Check { cost, max_wait };
-        let store = || Arc::clone(self) as Arc<dyn Reclaim>;
+        let store = || Arc::clone(self) as Arc<dyn SettleUnits>;
         self.named.take_spare(|| request.key.clone(), Some(quota), check, store)
     }
 
@@ -384,7 +384,7 @@ impl<A: InLua> Inner<A> {
             self.named.lines.forget(&key, true);
         }
         let mut decision = self.named.decision(Some(quota), cost, answer, from, Key::Owned(key));
-        let store = || Arc::clone(self) as Arc<dyn Reclaim>;
+        let store = || Arc::clone(self) as Arc<dyn SettleUnits>;
         self.named.line_up(&mut decision, known, store);
         Ok(decision)
     }
@@ -413,9 +413,9 @@ impl<A: InLua> Drop for Change<A> {
     }
 }
 
-impl<A: InLua> Reclaim for Inner<A> {
-    fn reclaim(&self, reserved: &ReservedUnits, cost: u64) -> Settlement {
-        self.settle(reserved, cost, 0).unwrap_or_else(|error| Settlement::from(Err(error)))
+impl<A: InLua> SettleUnits for Inner<A> {
+    fn settle_units(&self, reserved: &ReservedUnits, cost: u64, actual: u64) -> Settlement {
+        self.settle(reserved, cost, actual).unwrap_or_else(|error| Settlement::from(Err(error)))
     }
 }
 

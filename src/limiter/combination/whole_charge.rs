@@ -3,8 +3,10 @@
 use crate::core::charge::Key;
 use crate::core::quota::{CostAndWait, Quota, Quotas};
 use crate::core::reservation::ReservedUnits;
+use crate::core::settlement::Settlement;
 use crate::core::{Charge, Error, ErrorKind};
 use crate::limiter::charge_numbers::{micros, units};
+use crate::limiter::line::SettleUnits;
 
 /// Joins charges with equal costs and longest waits. `own` are the limiters' quotas.
 ///
@@ -47,16 +49,20 @@ fn quotas(charges: &[&Charge], own: &Quotas) -> Result<Vec<Quota>, Error> {
     charges.iter().zip(own).map(quota).collect()
 }
 
-/// Returns one member's part of a reservation of `cost` units, which the member settles alone.
-/// `own` are the limiters' quotas.
-pub(crate) fn member_of(
+/// Settles the part of each member in a reservation of `cost` units, each on its own. `members` are
+/// the stores and their keys, `own` the limiters' quotas.
+pub(crate) fn settle_each<'a>(
+    members: impl Iterator<Item = (&'a dyn SettleUnits, &'a str)>,
     (cost, reserved): (u64, &ReservedUnits),
     own: &Quotas,
-    index: usize,
-    key: Key,
-) -> Option<(u64, ReservedUnits)> {
+    actual: &dyn Fn(usize, u64) -> u64,
+) -> Settlement {
     let quotas = reserved.quota.as_ref().unwrap_or(own);
-    let quota = Some((*quotas.as_slice().get(index)?).into());
-    let cost = quotas.stated(index).map_or(cost, |own| own.cost.cast_unsigned());
-    Some((cost, ReservedUnits { key, quota, mark: reserved.mark.of(index) }))
+    let parts = members.zip(quotas.as_slice()).enumerate();
+    Settlement::all(parts.map(|(index, ((store, key), quota))| {
+        let cost = quotas.stated(index).map_or(cost, |own| own.cost.cast_unsigned());
+        let (key, quota) = (Key::Owned(key.to_owned()), Some((*quota).into()));
+        let part = ReservedUnits { key, quota, mark: reserved.mark.of(index) };
+        store.settle_units(&part, cost, actual(index, cost))
+    }))
 }

@@ -199,8 +199,8 @@ async fn a_slot_of_several_keys_is_forgotten_with_each_of_them() {
 /// A store that gives back this number of units.
 struct GivesBack(u64);
 
-impl Reclaim for GivesBack {
-    fn reclaim(&self, _: &ReservedUnits, _: u64) -> Settlement {
+impl SettleUnits for GivesBack {
+    fn settle_units(&self, _: &ReservedUnits, _: u64, _: u64) -> Settlement {
         Settlement::gave_back(self.0)
     }
 }
@@ -208,8 +208,8 @@ impl Reclaim for GivesBack {
 /// A store that panics, for example in a clock of the application.
 struct Panics;
 
-impl Reclaim for Panics {
-    fn reclaim(&self, _: &ReservedUnits, _: u64) -> Settlement {
+impl SettleUnits for Panics {
+    fn settle_units(&self, _: &ReservedUnits, _: u64, _: u64) -> Settlement {
         panic!("in code of the application");
     }
 }
@@ -219,7 +219,7 @@ fn id(key: &str) -> LineId {
 }
 
 /// Makes the place of a wait for the slot in this number of seconds.
-fn place(lines: &Arc<Lines>, seconds: u32, store: impl Reclaim + 'static) -> Arc<Place> {
+fn place(lines: &Arc<Lines>, seconds: u32, store: impl SettleUnits + 'static) -> Arc<Place> {
     marked(lines, seconds, Mark::default(), store)
 }
 
@@ -228,7 +228,7 @@ fn marked(
     lines: &Arc<Lines>,
     seconds: u32,
     mark: Mark,
-    store: impl Reclaim + 'static,
+    store: impl SettleUnits + 'static,
 ) -> Arc<Place> {
     let wait = seconds * SECOND;
     let decision = Decision::new(Outcome::Wait(wait));

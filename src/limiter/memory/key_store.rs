@@ -18,7 +18,7 @@ use crate::core::{Charge, Decision, Error, digest};
 use crate::limiter::Operation;
 use crate::limiter::charge_numbers::{block_time, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance};
-use crate::limiter::line::Reclaim;
+use crate::limiter::line::SettleUnits;
 use crate::limiter::shards::Shards;
 
 #[derive(Clone)]
@@ -88,7 +88,7 @@ impl<A: Algorithm> Store<A> {
     pub(super) fn decide(self: &Arc<Self>, charge: &mut Charge) -> Result<Decision, Error> {
         let (rule, check) = self.named.read(charge)?;
         let name = digest::short(charge.key());
-        let store = || Arc::clone(self) as Arc<dyn Reclaim>;
+        let store = || Arc::clone(self) as Arc<dyn SettleUnits>;
         let (key, quota) = (|| name.to_string(), charge.own_quota());
         if let Some(decision) = self.named.take_spare(key, quota, check, store) {
             return Ok(decision);
@@ -213,9 +213,9 @@ impl<A: Algorithm> Store<A> {
     }
 }
 
-impl<A: Algorithm> Reclaim for Store<A> {
-    fn reclaim(&self, reserved: &ReservedUnits, cost: u64) -> Settlement {
-        Settlement::from(self.settle(reserved, cost, 0))
+impl<A: Algorithm> SettleUnits for Store<A> {
+    fn settle_units(&self, reserved: &ReservedUnits, cost: u64, actual: u64) -> Settlement {
+        Settlement::from(self.settle(reserved, cost, actual))
     }
 }
 

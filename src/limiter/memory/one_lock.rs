@@ -16,10 +16,10 @@ use crate::core::sync::MutexGuard;
 use crate::core::{Charge, Decision, Error, ErrorKind, digest};
 use crate::limiter::charge_numbers::check_key;
 use crate::limiter::combination::at_once::{AtATime, AtOnce, Together};
-use crate::limiter::combination::whole_charge::{member_of, of_each};
+use crate::limiter::combination::whole_charge::{of_each, settle_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
-use crate::limiter::line::Reclaim;
+use crate::limiter::line::SettleUnits;
 
 type Each = Vec<AnyAlgorithm>;
 type State = <AnyAlgorithm as Algorithm>::State;
@@ -58,7 +58,7 @@ impl OneLock {
         let (rule, check) = self.named.read(&whole)?;
         let names: Vec<Cow<'_, str>> =
             charges.iter().map(|charge| digest::short(charge.key())).collect();
-        let store = || Arc::new(self.clone()) as Arc<dyn Reclaim>;
+        let store = || Arc::new(self.clone()) as Arc<dyn SettleUnits>;
         let (key, quota) = (|| one_name(&names), whole.own_quota());
         if let Some(decision) = self.named.take_spare(key, quota, check, store) {
             return Ok(decision);
@@ -98,12 +98,9 @@ impl OneLock {
         (cost, reserved): (u64, &ReservedUnits),
         actual: &dyn Fn(usize, u64) -> u64,
     ) -> Settlement {
-        let members = self.members.iter().zip(names_of(reserved.key.as_str())).enumerate();
-        Settlement::all(members.filter_map(|(index, (one, name))| {
-            let name = Key::Owned(name.to_owned());
-            let (cost, own) = member_of((cost, reserved), &self.named.quota, index, name)?;
-            Some(Settlement::from(one.store.settle(&own, cost, actual(index, cost))))
-        }))
+        let stores = self.members.iter().map(|one| &*one.store as &dyn SettleUnits);
+        let stores = stores.zip(names_of(reserved.key.as_str()));
+        settle_each(stores, (cost, reserved), &self.named.quota, actual)
     }
 
     /// Locks the shards of these keys. Every caller locks them in the same order, so there is no
@@ -172,9 +169,9 @@ impl AtOnce for OneLock {
 }
 
 /// Takes back slots of several keys, whose names are joined.
-impl Reclaim for OneLock {
-    fn reclaim(&self, reserved: &ReservedUnits, cost: u64) -> Settlement {
-        self.settle_each((cost, reserved), &|_, _| 0)
+impl SettleUnits for OneLock {
+    fn settle_units(&self, reserved: &ReservedUnits, cost: u64, actual: u64) -> Settlement {
+        self.settle_each((cost, reserved), &|_, _| actual)
     }
 }
 
