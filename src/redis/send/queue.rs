@@ -152,7 +152,7 @@ impl Queue {
         let waits_for_refunds = slot_queue.refund_calls > 0 && self.pool.client.is_routed();
         if slot_queue.is_idle() {
             self.slots.remove(&hash_slot);
-        } else if slot_queue.has_work() && slot_queue.partition.is_none() && !waits_for_refunds {
+        } else if slot_queue.len() > 0 && slot_queue.partition.is_none() && !waits_for_refunds {
             let partition = self.pool.client.partition(hash_slot);
             slot_queue.partition = Some(partition);
             self.partitions.push(partition, hash_slot, slot_queue.len());
@@ -167,12 +167,8 @@ impl SlotQueue {
         self.requests.len() + self.refunds.len()
     }
 
-    fn has_work(&self) -> bool {
-        self.len() > 0
-    }
-
     fn is_idle(&self) -> bool {
-        !self.has_work() && self.refund_calls == 0
+        self.len() == 0 && self.refund_calls == 0
     }
 
     /// Adds a request. `number` distinguishes refunds with the same mark.
