@@ -149,7 +149,10 @@ impl<C> Admission<C> {
                             return Poll::Ready(Ok(()));
                         }
                         Outcome::Wait(wait) => {
-                            let sleep = match wait > max_wait(attempts) {
+                            // A charge that may not wait has no attempts.
+                            let max_wait = attempts.map_or(Duration::ZERO, |one| one.max_wait);
+                            let since = attempts.map_or_else(Instant::now, |one| one.last_check);
+                            let sleep = match wait > max_wait {
                                 true => Err(too_long_a_wait()),
                                 false => boxed_sleep(wait),
                             };
@@ -157,7 +160,7 @@ impl<C> Admission<C> {
                                 refund(limiter, &mut decision);
                                 Refusal::Undecided(error)
                             })?;
-                            let due = due(attempts, wait);
+                            let due = since + wait.min(MAX_TIMEOUT);
                             if begin_wait::<L>(this.attempts, &mut decision) {
                                 refund(limiter, &mut decision);
                                 return Poll::Ready(Err(Refusal::Denied(decision.without_wait())));
@@ -205,11 +208,6 @@ impl<C> Admission<C> {
     }
 }
 
-/// The longest wait that the last check may reserve.
-fn max_wait(attempts: Option<&Attempts>) -> Duration {
-    attempts.map_or(Duration::ZERO, |attempts| attempts.max_wait)
-}
-
 /// Begins the wait of a request, in the line of its decision. Returns true if too many wait.
 fn begin_wait<L>(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) -> bool {
     let Some(attempts) = attempts else { return false };
@@ -224,12 +222,6 @@ fn begin_wait<L>(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) 
         (attempts.caller, number) = (Some(caller), waiting);
     }
     number > attempts.max_waiters
-}
-
-/// Returns the latest instant at which a reserved wait is over.
-fn due(attempts: Option<&Attempts>, wait: Duration) -> Instant {
-    let since = attempts.map_or_else(Instant::now, |attempts| attempts.last_check);
-    since + wait.min(MAX_TIMEOUT)
 }
 
 fn boxed_sleep(wait: Duration) -> Result<Pin<Box<Sleep>>, Error> {
