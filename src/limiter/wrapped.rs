@@ -83,7 +83,7 @@ pub enum Begin<O> {
     Unseen,
     /// The limiter is not asked.
     Answered(Decision),
-    /// The limiter is not asked. [`Around::poll`] returns the error.
+    /// The limiter is not asked. [`Around::begin`] returns the error.
     Refused(O),
 }
 

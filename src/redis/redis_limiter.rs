@@ -199,9 +199,6 @@ impl<A: InLua> Redis<A> {
     ///
     /// The error of a charge that has no connection at its deadline.
     pub(super) async fn connected(self, deadline: Instant) -> Result<(), Error> {
-        if self.knows_servers() {
-            return Ok(());
-        }
         let pool = &self.inner.batcher.config().pool;
         pool.client.connection_by(Deadline::new(deadline, 0)).await?;
         Ok(())
