@@ -13,7 +13,7 @@ use crate::core::mark::Births;
 use crate::core::quota::QuotaError;
 use crate::core::reservation::ReservedUnits;
 use crate::core::settlement::{Settled, Settlement};
-use crate::core::sync::{Mutex, MutexGuard, lock};
+use crate::core::sync::{Mutex, lock};
 use crate::core::{Charge, Decision, Error, digest};
 use crate::limiter::Operation;
 use crate::limiter::charge_numbers::{block_time, units};
@@ -46,15 +46,12 @@ impl<A: Algorithm> Store<A> {
         Ok(Self { named: self.named.with_algorithm(algorithm)?, ..self.clone() })
     }
 
-    /// Returns the address of the key with this name, for [`lock`](Self::lock).
-    pub(super) fn address(&self, name: &str) -> (usize, u64) {
+    /// Returns the shard of a name, and the hash of the name.
+    #[inline]
+    pub(super) fn place(&self, name: &str) -> (&Mutex<Shard<A::State>>, u64) {
         let hash = hash(&self.hasher, name.as_bytes());
-        (std::ptr::from_ref(self.shard(hash)).addr(), hash)
-    }
-
-    /// Locks the shard of a hash.
-    pub(super) fn lock(&self, hash: u64) -> MutexGuard<'_, Shard<A::State>> {
-        lock(self.shard(hash))
+        let shard = |size| Shard::new(size, self.hasher.clone());
+        (self.shards.get_or_init(|| Shards::new(self.max_keys, shard)).of(hash), hash)
     }
 
     /// Returns the time of this store, and true if that time may expire keys.
@@ -197,19 +194,12 @@ impl<A: Algorithm> Store<A> {
         name: &str,
         change: impl FnOnce(i64, &mut KeyState<A::State>) -> (T, Option<i64>),
     ) -> Result<T, Error> {
-        let name = name.as_bytes();
-        let hash = hash(&self.hasher, name);
-        let mut shard = lock(self.shard(hash));
+        let (shard, hash) = self.place(name);
+        let mut shard = lock(shard);
         // Read under the lock: otherwise a decision that overtakes this one would be in its future.
         let now = self.clock.now()?;
         shard.maintain(now, self.clock.is_monotonic());
-        shard.update((hash, name), now, |kept| change(now, kept))
-    }
-
-    #[inline]
-    fn shard(&self, hash: u64) -> &Mutex<Shard<A::State>> {
-        let shard = |size| Shard::new(size, self.hasher.clone());
-        self.shards.get_or_init(|| Shards::new(self.max_keys, shard)).of(hash)
+        shard.update((hash, name.as_bytes()), now, |kept| change(now, kept))
     }
 }
 

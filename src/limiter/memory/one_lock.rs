@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::future::ready;
+use std::ptr;
 use std::sync::Arc;
 
 use super::Memory;
@@ -12,7 +13,7 @@ use crate::algorithm::{Algorithm, AnyAlgorithm};
 use crate::core::charge::Key;
 use crate::core::reservation::{Reservation, ReservedUnits};
 use crate::core::settlement::Settlement;
-use crate::core::sync::MutexGuard;
+use crate::core::sync::{MutexGuard, lock};
 use crate::core::{Charge, Decision, Error, ErrorKind, digest};
 use crate::limiter::charge_numbers::check_key;
 use crate::limiter::combination::at_once::{AtATime, AtOnce, Together};
@@ -64,7 +65,7 @@ impl OneLock {
             return Ok(decision);
         }
         let known = self.named.lines.known();
-        let mut locked = self.lock(names.iter().map(|name| &**name))?;
+        let mut locked = self.lock(&names)?;
         let now = locked.now;
         let block_ends = locked.each(|kept| kept.block_end(now))?;
         if let Some(until) = block_ends.into_iter().max().flatten() {
@@ -105,31 +106,24 @@ impl OneLock {
 
     /// Locks the shards of these keys. Every caller locks them in the same order, so there is no
     /// deadlock.
-    fn lock<'a>(
-        &'a self,
-        names: impl Iterator<Item = &'a str> + Clone,
-    ) -> Result<Locked<'a>, Error> {
-        let addresses: Vec<_> = self
-            .members
-            .iter()
-            .zip(names.clone())
-            .map(|(one, name)| one.store.address(name))
-            .collect();
-        let mut order: Vec<usize> = (0..addresses.len()).collect();
-        order.sort_unstable_by_key(|index| addresses[*index].0);
-        if order.windows(2).any(|pair| addresses[pair[0]].0 == addresses[pair[1]].0) {
+    fn lock<'a>(&'a self, names: &'a [Cow<'_, str>]) -> Result<Locked<'a>, Error> {
+        let members = self.members.iter().zip(names);
+        let places: Vec<_> = members.map(|(one, name)| one.store.place(name)).collect();
+        let mut order: Vec<usize> = (0..places.len()).collect();
+        order.sort_unstable_by_key(|index| ptr::from_ref(places[*index].0));
+        if order.windows(2).any(|pair| ptr::eq(places[pair[0]].0, places[pair[1]].0)) {
             return Err(Error::new(ErrorKind::Configuration, "one limiter is asked twice"));
         }
-        let mut shards: Vec<Option<MutexGuard<'_, _>>> = addresses.iter().map(|_| None).collect();
+        let mut shards: Vec<Option<MutexGuard<'_, _>>> = places.iter().map(|_| None).collect();
         for index in order {
-            shards[index] = Some(self.members[index].store.lock(addresses[index].1));
+            shards[index] = Some(lock(places[index].0));
         }
         let mut shards: Vec<_> = shards.into_iter().flatten().collect();
         // Read under the locks: otherwise a decision that overtakes this one would be in its
         // future.
         let (now, is_monotonic) = self.members[0].store.now()?;
         shards.iter_mut().for_each(|shard| shard.maintain(now, is_monotonic));
-        let keys = addresses.iter().zip(names).map(|((_, hash), name)| (*hash, name.as_bytes()));
+        let keys = places.iter().zip(names).map(|((_, hash), name)| (*hash, name.as_bytes()));
         Ok(Locked { shards, keys: keys.collect(), now })
     }
 }
