@@ -305,7 +305,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// If the algorithm cannot follow its quota.
     pub(crate) fn at_own_costs(self) -> Result<Self, QuotaError> {
         let one_at_once = CostAndWait { cost: 1, max_wait: 0 };
-        let quota = Quotas::with_costs(self.quota.into_iter().map(|quota| (*quota, one_at_once)));
+        let quota =
+            Quotas::with_costs(self.quota.as_slice().iter().map(|quota| (*quota, one_at_once)));
         let own_rule = self.algorithm.rule(quota.clone())?;
         Ok(Self { quota, own_rule, ..self })
     }

@@ -46,7 +46,7 @@ fn quotas(charges: &[&Charge], own: &Quotas) -> Result<Vec<Quota>, Error> {
             Error::new(ErrorKind::Configuration, "a member takes one quota").with_source(error)
         })
     };
-    charges.iter().zip(own).map(quota).collect()
+    charges.iter().zip(own.as_slice()).map(quota).collect()
 }
 
 /// Settles the part of each member in a reservation of `cost` units, each on its own. `members` are
