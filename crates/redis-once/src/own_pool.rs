@@ -6,12 +6,13 @@
 //! own connections, since a socket is read only while its runtime runs.
 
 use std::mem;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{self, Duration, SystemTime};
 
 use tokio::runtime::{self, Handle};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -36,8 +37,8 @@ pub(super) struct OwnPool {
     /// The number of connections for each runtime.
     size: usize,
     state: Mutex<PoolState>,
-    /// Changed when an attempt to connect ends.
-    changed: watch::Sender<()>,
+    /// Notified when an attempt to connect ends.
+    changed: Notify,
     /// By any connection so far, 2: the keys of one call may be on several servers. 1: they are on
     /// one. 0: there was no connection.
     keys_apart: AtomicU8,
@@ -100,8 +101,7 @@ struct Lost {
 impl OwnPool {
     /// Makes a pool of connections to `target`, with these settings. It connects on first use.
     pub(super) fn new(target: Target, connector: &Connector) -> Self {
-        let (state, changed, attempts) =
-            (Mutex::default(), watch::Sender::new(()), Mutex::default());
+        let (state, changed, attempts) = (Mutex::default(), Notify::new(), Mutex::default());
         let (size, keys_apart) = (connector.size, AtomicU8::new(0));
         let (listener, has_failed) = (connector.listener.clone(), AtomicBool::new(false));
         Self { target, size, state, changed, keys_apart, attempts, listener, has_failed }
@@ -204,11 +204,12 @@ impl OwnPool {
     /// Waits for a connection, without a limit of time.
     pub(super) fn connection_at(self: Arc<Self>, place: Option<usize>) -> ConnectionFuture {
         Box::pin(async move {
-            let mut changes = self.changed.subscribe();
             loop {
+                let mut changed = pin!(self.changed.notified());
+                changed.as_mut().enable();
                 match self.next(place) {
                     Ok(connection) => return Ok(connection as Arc<dyn SharedConnection>),
-                    Err(retry_at) => _ = timeout_at(retry_at, changes.changed()).await,
+                    Err(retry_at) => _ = timeout_at(retry_at, changed).await,
                 }
             }
         })
@@ -292,7 +293,7 @@ impl Drop for ConnectAttempt {
             None => backoff.record_end(self.begun, None),
         }
         drop(state);
-        pool.changed.send_replace(());
+        pool.changed.notify_waiters();
         match ended {
             Some(Ok(())) => {
                 let again = pool.has_failed.swap(false, Relaxed);

@@ -13,10 +13,11 @@ mod refresh;
 pub(super) mod slot_map;
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use tokio::select;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout_at};
 
@@ -38,8 +39,8 @@ pub(super) struct Cluster {
     seeds: Vec<Arc<Node>>,
     nodes: Nodes,
     refreshes: Refreshes,
-    /// Changed with the slot map, and when an attempt to read it ends.
-    changed: watch::Sender<()>,
+    /// Notified when the slot map changes, and when an attempt to read it ends.
+    changed: Notify,
     /// The tasks that read the slot map. They end with the cluster.
     attempts: Mutex<JoinSet<()>>,
 }
@@ -50,7 +51,7 @@ impl Cluster {
         let seeds = seeds.iter().map(|host| Arc::new(Node::new(host, &connector))).collect();
         let nodes = Nodes::new(connector.listener.clone());
         let (refreshes, changed, attempts) =
-            (Refreshes::default(), watch::Sender::new(()), Mutex::default());
+            (Refreshes::default(), Notify::new(), Mutex::default());
         Self { connector, seeds, nodes, refreshes, changed, attempts }
     }
 
@@ -66,10 +67,14 @@ impl Cluster {
     /// others are.
     pub(super) async fn left(&self, partition: Partition, hash_slot: u16) {
         let was_read = self.refreshes.state().was_read;
-        let mut changes = self.changed.subscribe();
-        while self.partition(hash_slot) == partition && self.refreshes.state().was_read == was_read
-        {
-            let _ = changes.changed().await;
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.partition(hash_slot) != partition || self.refreshes.state().was_read != was_read
+            {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -110,7 +115,7 @@ impl Cluster {
                 self.refreshes.hurry();
             }
         }
-        self.changed.send_replace(());
+        self.changed.notify_waiters();
         // Other slots have probably moved too.
         self.refresh();
         Ok(())
@@ -129,19 +134,22 @@ impl Cluster {
         hash_slot: u16,
     ) -> Option<Result<Arc<dyn SharedConnection>, Error>> {
         let mut connecting = Arc::clone(&node.pool).connection_at(Some(self.place(hash_slot)));
-        let mut changes = self.changed.subscribe();
-        while self.nodes.number_of(hash_slot) == Some(number) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.nodes.number_of(hash_slot) != Some(number) {
+                return None;
+            }
             if node.pool.facts().failure.is_some() {
                 self.refresh();
             }
             select! {
                 biased;
                 outcome = &mut connecting => return Some(outcome),
-                _ = changes.changed() => {}
+                () = changed => {}
                 () = sleep(REFRESH_CHECK) => {}
             }
         }
-        None
     }
 
     /// Makes the error for a slot without a known server.
@@ -169,15 +177,16 @@ impl Connections for Cluster {
 
     fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture {
         Box::pin(async move {
-            let mut changes = self.changed.subscribe();
             loop {
-                let Some((number, node)) = self.nodes.of(hash_slot) else {
-                    let _ = timeout_at(self.refresh(), changes.changed()).await;
-                    continue;
-                };
-                if let Some(outcome) = self.connection_of(number, &node, hash_slot).await {
-                    return outcome;
+                let mut changed = pin!(self.changed.notified());
+                changed.as_mut().enable();
+                if let Some((number, node)) = self.nodes.of(hash_slot) {
+                    match self.connection_of(number, &node, hash_slot).await {
+                        Some(outcome) => return outcome,
+                        None => continue,
+                    }
                 }
+                let _ = timeout_at(self.refresh(), changed).await;
             }
         })
     }

@@ -164,7 +164,7 @@ impl Drop for Attempt {
         let Some(cluster) = self.cluster.upgrade() else { return };
         let result = self.result.take().map(|map| cluster.nodes.replace(&map?, &cluster.connector));
         cluster.refreshes.end(self.runtime, self.begun, result);
-        cluster.changed.send_replace(());
+        cluster.changed.notify_waiters();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::future::{pending, poll_fn, ready};
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
