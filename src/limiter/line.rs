@@ -274,17 +274,10 @@ impl Lines {
     }
 
     /// Changes a line. Then wakes the first waiter if it may go earlier than its timer.
-    fn change<T>(&self, id: &LineId, change: impl FnOnce(&mut Line) -> T) -> T {
-        let (changed, waker) = self.with_line(id, |line| (change(line), line.wake_first()));
-        waker.into_iter().for_each(Waker::wake);
-        changed
-    }
-
-    /// Calls `change` with a line.
     ///
     /// `change` returns the wakers that it replaces or removes. They are dropped after the lock,
     /// since the last waker of a task could drop another waiter of these lines.
-    fn with_line<T>(&self, id: &LineId, change: impl FnOnce(&mut Line) -> T) -> T {
+    fn change<T>(&self, id: &LineId, change: impl FnOnce(&mut Line) -> T) -> T {
         let LineId { key, quota, cost } = id;
         let mut locked = lock(&self.by_key);
         let by_key = &mut *locked;
@@ -303,7 +296,7 @@ impl Lines {
         let line = &mut lines[index];
         let (waiters, spares) = (line.slots.len(), line.spares.len());
         line.drop_useless_spares(self.known());
-        let changed = change(line);
+        let (changed, waker) = (change(line), line.wake_first());
         // In one step, since callers read the sums without the lock. A lower number wraps around.
         self.spares.fetch_add(line.spares.len().wrapping_sub(spares), Relaxed);
         self.waiters.fetch_add(line.slots.len().wrapping_sub(waiters), Relaxed);
@@ -315,6 +308,8 @@ impl Lines {
                 by_key.lines.remove(key);
             }
         }
+        drop(locked);
+        waker.into_iter().for_each(Waker::wake);
         changed
     }
 
@@ -441,10 +436,6 @@ impl Place {
         self.lines.change(&self.id, change)
     }
 
-    fn with_line<T>(&self, change: impl FnOnce(&mut Line) -> T) -> T {
-        self.lines.with_line(&self.id, change)
-    }
-
     /// The index of its waiter, while that is in this line.
     fn index(&self) -> Option<usize> {
         Some(self.index.load(Relaxed)).filter(|index| *index > 0)
@@ -480,7 +471,7 @@ impl Place {
     /// Gives back the newest slot of the line, if it has no waiter. If the store cannot take it, it
     /// is kept.
     fn give_back_newest(&self) -> Option<Settlement> {
-        self.give_back(self.with_line(|line| self.pop_newest(line))?)
+        self.give_back(self.change(|line| self.pop_newest(line))?)
     }
 
     /// Takes out the newest slot, if it has no waiter and the store may take it back.
@@ -549,8 +540,7 @@ impl Waiters for Place {
 
     fn due(&self, waker: Option<&Waker>) -> Option<std::time::Instant> {
         let mut waker = waker.cloned();
-        // No other waiter may go earlier now, so none is woken.
-        let due = self.with_line(|line| {
+        let due = self.change(|line| {
             let index = self.index()?;
             let due = line.due(index);
             if waker.is_some() {
