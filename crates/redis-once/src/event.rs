@@ -40,8 +40,8 @@ pub enum Event<'a> {
         /// The address of the new primary.
         address: &'a str,
     },
-    /// Hash slots of a cluster have moved. It comes when the slot map was read, soon after the first
-    /// redirect.
+    /// Hash slots of a cluster have moved. The first redirect tells at once, and the next map tells
+    /// of all others.
     SlotsMoved {
         /// The number of slots.
         slots: usize,

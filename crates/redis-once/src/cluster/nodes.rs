@@ -44,7 +44,7 @@ pub(super) struct Nodes {
     slots: Box<[AtomicU16]>,
     known: RwLock<Vec<Option<Arc<Node>>>>,
     listener: Listener,
-    /// The number of slots that redirects have moved since the last map.
+    /// The number of slots that redirects have moved since the last map. The first was told.
     redirected: AtomicUsize,
 }
 
@@ -69,7 +69,9 @@ impl Nodes {
     /// Records the server that holds a slot, from a redirect.
     pub(super) fn assign(&self, hash_slot: u16, number: u16) {
         let before = self.slots[usize::from(hash_slot)].swap(number, Relaxed);
-        self.redirected.fetch_add(usize::from(has_moved(before, number)), Relaxed);
+        if has_moved(before, number) && self.redirected.fetch_add(1, Relaxed) == 0 {
+            self.listener.tell(&Event::SlotsMoved { slots: 1 });
+        }
     }
 
     /// Returns a hash tag for each server that holds slots.
@@ -113,7 +115,7 @@ impl Nodes {
             let (number, _) = find_or_add(&mut known, address, connector)?;
             numbers[slots.clone()].fill(number);
         }
-        let mut moved = self.redirected.swap(0, Relaxed);
+        let mut moved = self.redirected.swap(0, Relaxed).saturating_sub(1);
         for (slot, number) in self.slots.iter().zip(&numbers) {
             moved += usize::from(has_moved(slot.swap(*number, Relaxed), *number));
         }
