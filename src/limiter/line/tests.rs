@@ -375,8 +375,8 @@ struct OtherKey {
     turns: Arc<AtomicUsize>,
 }
 
-impl Reclaim for OtherKey {
-    fn reclaim(&self, _: &ReservedUnits, cost: u64) -> Settlement {
+impl SettleUnits for OtherKey {
+    fn settle_units(&self, _: &ReservedUnits, cost: u64, _: u64) -> Settlement {
         come_and_go(&self.lines);
         self.turns.fetch_add(1, Relaxed);
         Settlement::gave_back(cost)
