@@ -180,9 +180,11 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
             Err(error) => return Box::pin(ready(Err(error))),
         };
         let first = &self.sets.members[0];
+        // Before the members are put together: a connection may be made meanwhile.
+        let knows_servers = first.knows_servers();
         let at_once = self.ask_at_once(operation, charge, &charges);
         let (at_once, connected) = match at_once {
-            Some(at_once) if first.knows_servers() => return at_once,
+            Some(at_once) if knows_servers => return at_once,
             Some(at_once) => (at_once, first.clone().connected(first.deadline(charge))),
             None => return in_turn(self.with_deadline(charge, charges)),
         };
