@@ -71,10 +71,11 @@ async fn limits_count_once() {
     for kind in Kind::ALL {
         // haproxy forwards connections, and so leads to one primary.
         let counts = if kind == Kind::Haproxy { 1..=1 } else { 1..=2 };
-        for count in counts {
+        let both_ways = |count| [(count, ""), (count, "?protocol=resp2")];
+        for (count, query) in counts.flat_map(both_ways) {
             let servers = servers(count);
             let proxy = RealProxy::before(kind, &servers).await;
-            let pool = Pool::connect(&proxy.url()).unwrap();
+            let pool = Pool::connect(&format!("{}{query}", proxy.url())).unwrap();
             let first = AllAtOnce::new(
                 (hourly("early", 1_000, pool.clone()), hourly("all early", 10, pool.clone())),
                 |charge| [charge.clone(), Charge::new("all")],
@@ -94,8 +95,8 @@ async fn limits_count_once() {
             );
             let members = admitted(both, 40, 40).await;
             println!(
-                "field proxy={kind:?} servers={count} limit={limit}/1000 members={members}/10 \
-                 early={early}/10"
+                "field proxy={kind:?}{query} servers={count} limit={limit}/1000 \
+                 members={members}/10 early={early}/10"
             );
             assert_eq!((limit, members, early), (1_000, 10, 10), "{kind:?} before {count}");
         }
