@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::sealed::{Sealed, Single};
 use super::{
-    Algorithm, Answer, Budget, Check, Element, FixedWindow, InLua, Mark, Refund, Report,
+    Algorithm, Budget, Check, Element, FixedWindow, InLua, Mark, Refund, Report, Ruling,
     ScriptPart, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Take,
     TokenBucket,
 };
@@ -238,7 +238,7 @@ impl Algorithm for AnyAlgorithm {
     }
 
     /// Calls the algorithm's own `step`, so that its type is looked up once.
-    fn step(rule: &AnyRule, state: &mut Option<AnyState>, now: i64, check: Check) -> Answer {
+    fn step(rule: &AnyRule, state: &mut Option<AnyState>, now: i64, check: Check) -> Ruling {
         with_own_state!(rule, state.take(), |A, own| {
             let mut own = own;
             let answer = A::step(rule, &mut own, now, check);

@@ -137,7 +137,7 @@ pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
-pub use verdict::{Answer, Check, QuotaAnswer, Refund, Report, Take, Verdict};
+pub use verdict::{Check, QuotaAnswer, Refund, Report, Ruling, Take, Verdict};
 
 /// Another name of the token bucket: the generic cell rate algorithm stores the same instant.
 pub type Gcra = TokenBucket;
@@ -309,7 +309,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 
     /// Decides one charge: the twin of the loops `scripts/single.lua` and `several.lua`.
     #[inline]
-    fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, check: Check) -> Answer {
+    fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, check: Check) -> Ruling {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state.as_ref());
         let members = Self::judge_each(rule, seen, now, check);
@@ -331,12 +331,12 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             _ => return answer::<Self>(rule, seen, now, verdict, members),
         };
         let answer = answer::<Self>(rule, state.as_ref(), now, verdict, members);
-        Answer { mark: Some(mark), ..answer }
+        Ruling { mark: Some(mark), ..answer }
     }
 
     /// Returns the answer that `step` would give, and takes nothing: the report shows the key as it
     /// is. The twin of the operation `estimate` of a complete script.
-    fn estimate(rule: &Self::Rule, state: Option<&Self::State>, now: i64, check: Check) -> Answer {
+    fn estimate(rule: &Self::Rule, state: Option<&Self::State>, now: i64, check: Check) -> Ruling {
         let clamped = state.and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state);
         let members = Self::judge_each(rule, seen, now, check);
@@ -346,17 +346,17 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 
     /// Returns the answer for a key that is blocked until an instant, regardless of its state: the
     /// twin of `BLOCKED` in a script's reply.
-    fn blocked(rule: &Self::Rule, now: i64, until: i64) -> Answer {
+    fn blocked(rule: &Self::Rule, now: i64, until: i64) -> Ruling {
         let (verdict, report) =
             (Verdict::Deny(until - now), Report { remaining: 0, reset_after: until - now });
         let mut members = Self::judge_each(rule, None, now, Check::PEEK);
         members.fill(QuotaAnswer { verdict, report });
-        Answer { verdict, report, members, mark: None, not_taken: 0 }
+        Ruling { verdict, report, members, mark: None, not_taken: 0 }
     }
 
     /// Takes a cost even if it does not fit, but for the units that may not be owed. Returns the
     /// answer of a peek after it: the twin of the operation `penalize`.
-    fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Answer {
+    fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Ruling {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state.as_ref());
         let taken = Self::penalty(rule, seen, now, cost);
@@ -366,7 +366,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             *state = Some(Self::spend(rule, before, at, taken, now));
         }
         let answer = Self::estimate(rule, state.as_ref(), now, Check::PEEK);
-        Answer { mark: (taken > 0).then(Mark::default), not_taken: cost - taken, ..answer }
+        Ruling { mark: (taken > 0).then(Mark::default), not_taken: cost - taken, ..answer }
     }
 
     /// Gives back units of a reservation, and returns how many: the twin of the operation `refund`.
@@ -440,11 +440,11 @@ fn answer<A: Algorithm>(
     now: i64,
     verdict: Verdict,
     mut members: Box<[QuotaAnswer]>,
-) -> Answer {
+) -> Ruling {
     A::report_each(rule, state, now, &mut members);
     let report = match members.is_empty() {
         true => A::report(rule, state, now),
         false => several::joined(members.iter().map(|member| member.report)),
     };
-    Answer { verdict, report, members, mark: None, not_taken: 0 }
+    Ruling { verdict, report, members, mark: None, not_taken: 0 }
 }

@@ -5,7 +5,7 @@
 //! The twin of `scripts/several.lua`.
 
 use super::{
-    Algorithm, Answer, AnyAlgorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report,
+    Algorithm, AnyAlgorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report, Ruling,
     ScriptPart, Take, Verdict, judge, sealed::Sealed, sealed::Single,
 };
 use crate::core::quota::{CostAndWait, Quota, QuotaError, Quotas};
@@ -208,7 +208,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
     }
 
     /// Each member takes what it may owe itself, so that a debt to one delays no other.
-    fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Answer {
+    fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Ruling {
         let mut states = state.take().unwrap_or_default();
         states.resize(rule.len(), None);
         let (mut not_taken, mut mark) = (0, None);
@@ -217,7 +217,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
             (not_taken, mark) = (answer.not_taken.max(not_taken), answer.mark.or(mark));
         }
         *state = states.iter().any(Option::is_some).then_some(states);
-        Answer { mark, not_taken, ..Self::estimate(rule, state.as_ref(), now, Check::PEEK) }
+        Ruling { mark, not_taken, ..Self::estimate(rule, state.as_ref(), now, Check::PEEK) }
     }
 
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {

@@ -235,7 +235,7 @@ impl InLua for TokenBucket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{Answer, Check, Verdict};
+    use crate::algorithm::{Check, Ruling, Verdict};
 
     const T0: i64 = 1_767_225_600_000_000;
 
@@ -243,7 +243,7 @@ mod tests {
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
         let mut state = None;
         let answers = asks.iter().map(|&(at, cost, max_wait)| {
-            let Answer { verdict, report, .. } =
+            let Ruling { verdict, report, .. } =
                 TokenBucket::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
             (verdict, report.remaining, report.reset_after)
         });

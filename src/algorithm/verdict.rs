@@ -104,7 +104,7 @@ impl<'a> Refund<'a> {
 /// The answer about a charge: of a step in this process, or of a script on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct Ruling {
     /// The decision.
     pub verdict: Verdict,
     /// The report about the key.

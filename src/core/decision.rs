@@ -15,7 +15,7 @@ pub(crate) use self::details::Details;
 pub use self::done::Done;
 pub use self::outcome::{Origin, Outcome};
 pub(crate) use self::policy_report::{
-    Figures, KEEPS_NAME, MAX_POLICY_NAME, Policy, Terms, distinct_names, is_policy_name,
+    DecidedPolicy, Figures, KEEPS_NAME, MAX_POLICY_NAME, Terms, distinct_names, is_policy_name,
     is_policy_name_byte, make_distinct,
 };
 pub use self::policy_report::{PolicyReport, QuotaUnit};

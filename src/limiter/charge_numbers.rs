@@ -17,7 +17,7 @@ const MAX_KEY_LENGTH: usize = 64 * 1024;
 const MAX_COST: u64 = INEXACT;
 
 /// A clock of the caller: the time since the Unix epoch.
-pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+pub(crate) type CallerClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// Checks the key and the cost of a charge, for every algorithm.
 #[inline]

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::charge_numbers::{check_range, duration, micros};
 use super::line::{LineId, Lines, Place, ResetsSeen, SettleUnits, Slot};
-use crate::algorithm::{Algorithm, Answer, Check, InLua, QuotaAnswer, ScriptPart, Verdict};
+use crate::algorithm::{Algorithm, Check, InLua, QuotaAnswer, Ruling, ScriptPart, Verdict};
 use crate::core::charge::Key;
-use crate::core::decision::{Details, Figures, KEEPS_NAME, Origin, Policy, distinct_names};
+use crate::core::decision::{DecidedPolicy, Details, Figures, KEEPS_NAME, Origin, distinct_names};
 use crate::core::quota::{CostAndWait, Quota, QuotaError, Quotas};
 use crate::core::reservation::{Owner, Reservation, ReservedUnits};
 use crate::core::settlement::Settlement;
@@ -100,7 +100,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         &self,
         quota: Option<Quotas>,
         cost: i64,
-        answer: Answer,
+        answer: Ruling,
         from: Provenance,
         key: Key,
     ) -> Decision {
@@ -143,7 +143,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Returns the report of each of several quotas.
-    fn policies(&self, quotas: &[Quota], members: &[QuotaAnswer]) -> Arc<[Policy]> {
+    fn policies(&self, quotas: &[Quota], members: &[QuotaAnswer]) -> Arc<[DecidedPolicy]> {
         let each = quotas.iter().zip(members).zip(&self.policies).enumerate();
         each.map(|(index, ((quota, member), (place, name)))| {
             let figures = Figures {
@@ -153,7 +153,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
                 refills: self.algorithm.refills(index),
                 ..Figures::new(self.algorithm.reported(index, *quota))
             };
-            Policy { name: Arc::clone(name), place: *place, figures }
+            DecidedPolicy { name: Arc::clone(name), place: *place, figures }
         })
         .collect()
     }
@@ -334,7 +334,7 @@ fn outcome(verdict: Verdict) -> Outcome {
 }
 
 /// Returns the index of the tightest policy.
-fn tightest(policies: &[Policy]) -> usize {
+fn tightest(policies: &[DecidedPolicy]) -> usize {
     let each = policies.iter().map(|policy| policy.figures).enumerate();
     let tightest = each.min_by(|(_, one), (_, other)| one.compare_tightness(other));
     tightest.map_or(0, |(index, _)| index)

@@ -55,14 +55,14 @@ pub(crate) struct Lines {
     spares: AtomicUsize,
     /// The number of waiters in all lines.
     waiters: AtomicUsize,
-    changes: Arc<Changes>,
+    changes: Arc<KeyChanges>,
     /// The changes of the members, if these lines belong to limiters that are asked together.
-    of_members: Vec<Arc<Changes>>,
+    of_members: Vec<Arc<KeyChanges>>,
 }
 
 /// The number of resets and blocks of a limiter's keys.
 #[derive(Default)]
-struct Changes {
+struct KeyChanges {
     all: AtomicUsize,
     /// The changes through a limiter that asks several together.
     by_several: AtomicUsize,
@@ -101,7 +101,7 @@ struct Line {
     spares: Slots,
     /// The waiters, first come, first served: a ring of links, so that any of them leaves in one
     /// step. The first element is not a waiter. It is before the first one and behind the last.
-    waiters: Vec<Waiter>,
+    waiters: Vec<LineWaiter>,
     /// The elements of waiters that left.
     unused: Vec<usize>,
     /// The number of slots that were added so far.
@@ -132,7 +132,7 @@ pub(crate) struct Slot {
 }
 
 /// A waiter in a line.
-struct Waiter {
+struct LineWaiter {
     /// The instant of its own slot.
     told: Instant,
     /// The instant to which its timer was last set.
@@ -339,7 +339,7 @@ impl Lines {
 
 impl Line {
     fn new(quota: Quotas, cost: u64) -> Self {
-        let waiters = vec![Waiter::new(Instant::now())];
+        let waiters = vec![LineWaiter::new(Instant::now())];
         let (slots, spares) = (Slots::new(), Slots::new());
         Self { quota, cost, slots, spares, waiters, unused: Vec::new(), added: 0 }
     }
@@ -384,16 +384,16 @@ impl Line {
         let before = self.waiters[behind].before;
         let index = self.unused.pop().unwrap_or(self.waiters.len());
         if index == self.waiters.len() {
-            self.waiters.push(Waiter::new(told));
+            self.waiters.push(LineWaiter::new(told));
         }
-        self.waiters[index] = Waiter { before, behind, ..Waiter::new(told) };
+        self.waiters[index] = LineWaiter { before, behind, ..LineWaiter::new(told) };
         (self.waiters[before].behind, self.waiters[behind].before) = (index, index);
         index
     }
 
     /// Removes a waiter, and returns its waker.
     fn remove_waiter(&mut self, index: usize) -> Option<Waker> {
-        let Waiter { before, behind, ref mut waker, .. } = self.waiters[index];
+        let LineWaiter { before, behind, ref mut waker, .. } = self.waiters[index];
         let waker = waker.take();
         (self.waiters[before].behind, self.waiters[behind].before) = (behind, before);
         self.unused.push(index);
@@ -403,7 +403,7 @@ impl Line {
 
     /// Returns the instant at which a waiter may go.
     fn due(&self, index: usize) -> Instant {
-        let Waiter { told, before, .. } = self.waiters[index];
+        let LineWaiter { told, before, .. } = self.waiters[index];
         let first = self.slots.first_key_value().filter(|_| before == 0);
         // Its own reply may have been faster than the reply of the waiter before it.
         first.map_or(told, |(_, slot)| told.min(slot.due))
@@ -594,7 +594,7 @@ impl Drop for Place {
     }
 }
 
-impl Waiter {
+impl LineWaiter {
     fn new(told: Instant) -> Self {
         Self { told, armed: told, waker: None, before: 0, behind: 0 }
     }

@@ -9,7 +9,7 @@ use super::wrapped::{Around, Begin, Wrapped};
 use crate::core::reservation::Reservation;
 use crate::core::settlement::Settlement;
 use crate::core::{Charge, Decision, Error, Outcome};
-use crate::observe::{Asked, Meter, PolicySeries};
+use crate::observe::{AskedCharge, Meter, PolicySeries};
 
 /// Counts decisions: every [`Limiter`] has this method with the feature `metrics`.
 pub trait MetricsExt: Limiter + Sized {
@@ -131,7 +131,7 @@ impl Around for Arc<Counts> {
     type Open = Counted;
 
     fn open(&self, charge: &Charge) -> Begin<Counted> {
-        let asked = Asked::of(charge);
+        let asked = AskedCharge::of(charge);
         if asked.is_peek() || !self.meter.is_live() {
             return Begin::Unseen;
         }
@@ -161,7 +161,7 @@ impl Around for Arc<Counts> {
 
     fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {
         let answer = ask();
-        self.meter.record_after(&Asked::KEYLESS, answer.as_ref().ok_or(why), None, None);
+        self.meter.record_after(&AskedCharge::KEYLESS, answer.as_ref().ok_or(why), None, None);
         answer
     }
 
@@ -184,6 +184,6 @@ impl Around for Arc<Counts> {
 #[derive(Debug)]
 pub struct Counted {
     counts: Arc<Counts>,
-    asked: Asked,
+    asked: AskedCharge,
     begun: Option<Instant>,
 }

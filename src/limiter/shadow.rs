@@ -67,14 +67,14 @@ pub struct ShadowCounts {
 
 /// The running counts.
 #[derive(Default)]
-pub(super) struct Counters {
+pub(super) struct ShadowCounters {
     admitted: AtomicU64,
     delayed: AtomicU64,
     refused: AtomicU64,
     undecided: AtomicU64,
 }
 
-impl Counters {
+impl ShadowCounters {
     pub(super) fn add(&self, answer: Result<Outcome, &Error>) {
         let counter = match answer {
             Ok(Outcome::Allow) => &self.admitted,

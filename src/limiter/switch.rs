@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::shadow::Counters;
+use super::shadow::ShadowCounters;
 use super::wrapped::{Around, Begin, Wrapped};
 use super::{Operation, ShadowCounts};
 use crate::core::decision::Origin;
@@ -75,7 +75,7 @@ pub enum SwitchMode {
 #[derive(Default)]
 struct SwitchState {
     mode: AtomicU8,
-    counters: Counters,
+    counters: ShadowCounters,
 }
 
 impl Switch {

@@ -10,7 +10,7 @@ use crate::core::digest::digest_of;
 use crate::core::reservation::Reservation;
 use crate::core::settlement::Settlement;
 use crate::core::{Charge, Decision, Error};
-use crate::observe::{Asked, Tracer, shows_decisions};
+use crate::observe::{AskedCharge, Tracer, shows_decisions};
 
 /// Makes events of decisions: every [`Limiter`] has this method with the feature `tracing`.
 pub trait TraceExt: Limiter + Sized {
@@ -149,7 +149,7 @@ impl Around for Events {
     type Open = Trace;
 
     fn open(&self, charge: &Charge) -> Begin<Trace> {
-        let asked = Asked::of(charge);
+        let asked = AskedCharge::of(charge);
         if asked.is_peek() {
             return Begin::Unseen;
         }
@@ -195,7 +195,7 @@ impl Around for Events {
 #[derive(Debug)]
 pub struct Trace {
     tracer: Arc<Tracer>,
-    asked: Asked,
+    asked: AskedCharge,
     /// True if a subscriber listens to decisions.
     is_shown: bool,
     key: Option<String>,

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 #[cfg(feature = "tracing")]
 use tracing::{debug, event, info, warn};
 
-use super::recorded_outcome::{Asked, KINDS, RecordedOutcome, error_of, kind_index};
+use super::recorded_outcome::{AskedCharge, KINDS, RecordedOutcome, error_of, kind_index};
 use crate::core::decision::Origin;
 use crate::core::{Decision, Error};
 
@@ -35,7 +35,7 @@ pub(crate) fn shows_decisions() -> bool {
 /// Emits one decision, without empty fields.
 pub(crate) fn decided(
     limiter: &str,
-    asked: &Asked,
+    asked: &AskedCharge,
     key: Option<&str>,
     begun: Option<Instant>,
     result: Result<&Decision, &Error>,

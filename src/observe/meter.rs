@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::limiter_handles::LimiterHandles;
 use super::policy_series::PolicySeries;
-use super::recorded_outcome::Asked;
+use super::recorded_outcome::AskedCharge;
 use super::recorder::Handles;
 use crate::core::decision::PolicyReport;
 use crate::core::settlement::Settlement;
@@ -63,7 +63,7 @@ impl Meter {
     /// Counts a result like [`Metered`](crate::limiter::Metered), except for the time of the
     /// decision. A peek is not counted.
     pub fn record(&self, charge: &Charge, result: Result<&Decision, &Error>) {
-        self.record_after(&Asked::of(charge), result, None, None);
+        self.record_after(&AskedCharge::of(charge), result, None, None);
     }
 
     /// Counts only the outcome of one [policy](Decision::policies) of a decision: for limiters with
@@ -71,10 +71,10 @@ impl Meter {
     ///
     /// [`Metered::per_policy`](crate::limiter::Metered::per_policy) does this for any limiter.
     pub fn record_policy(&self, charge: &Charge, policy: &PolicyReport<'_>) {
-        self.count_policy(&Asked::of(charge), policy);
+        self.count_policy(&AskedCharge::of(charge), policy);
     }
 
-    pub(super) fn count_policy(&self, asked: &Asked, policy: &PolicyReport<'_>) {
+    pub(super) fn count_policy(&self, asked: &AskedCharge, policy: &PolicyReport<'_>) {
         if let Some(handles) = self.handles().filter(|_| !asked.is_peek()) {
             handles.count(asked.of_outcome(policy.outcome(), None), policy.is_shadow());
         }
@@ -82,7 +82,7 @@ impl Meter {
 
     pub(crate) fn record_after(
         &self,
-        asked: &Asked,
+        asked: &AskedCharge,
         result: Result<&Decision, &Error>,
         begun: Option<Instant>,
         policies: Option<&PolicySeries>,

@@ -42,7 +42,7 @@ pub(crate) use self::events::{primary_changed, slots_moved};
 pub use self::meter::Meter;
 #[cfg(feature = "metrics")]
 pub(crate) use self::policy_series::PolicySeries;
-pub(crate) use self::recorded_outcome::Asked;
+pub(crate) use self::recorded_outcome::AskedCharge;
 pub(crate) use self::watches::{
     BreakerWatch, CallWatch, ConnectionWatch, FallbackWatch, RefusalWatch,
 };

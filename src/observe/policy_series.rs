@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
 use super::meter::Meter;
-use super::recorded_outcome::Asked;
+use super::recorded_outcome::AskedCharge;
 use crate::core::Decision;
 use crate::core::decision::PolicyReport;
 
@@ -26,7 +26,7 @@ impl PolicySeries {
     /// nothing, and are not counted. This is also true if all policies are in a shadow. Returns
     /// true if the policies show the outcome of the charge: a limiter that lists no policy may have
     /// refused it.
-    pub(super) fn count(&self, asked: &Asked, decision: &Decision) -> bool {
+    pub(super) fn count(&self, asked: &AskedCharge, decision: &Decision) -> bool {
         let is_admitted = decision.is_admitted();
         let is_in_shadow = is_admitted && decision.policies().all(|policy| policy.is_shadow());
         let refuses =

@@ -9,7 +9,7 @@ use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// The data of a charge that is known when its limiter is called.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AskedCharge {
     pub(crate) cost: u64,
     max_wait: Duration,
     /// The time that the same request has already waited, if nothing can be reserved.
@@ -32,7 +32,7 @@ pub(crate) enum RecordedOutcome {
     AsksAgain,
 }
 
-impl Asked {
+impl AskedCharge {
     /// The data of a request without a key, about which no limiter was asked: one unit, no wait.
     pub(crate) const KEYLESS: Self =
         Self { cost: 1, max_wait: Duration::ZERO, retried_for: Duration::ZERO };

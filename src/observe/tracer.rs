@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::events;
-use super::recorded_outcome::{Asked, KINDS, error_of, kind_index};
+use super::recorded_outcome::{AskedCharge, KINDS, error_of, kind_index};
 use super::seldom::Seldom;
 use crate::core::settlement::{Settled, Settlement};
 use crate::core::{Decision, Error, ErrorKind};
@@ -28,7 +28,7 @@ impl Tracer {
     /// Emits a request without a key. It does not warn, since callers may send any number of such
     /// requests.
     pub(crate) fn record_keyless(&self, result: Result<&Decision, &Error>) {
-        events::decided(&self.limiter, &Asked::KEYLESS, None, None, result);
+        events::decided(&self.limiter, &AskedCharge::KEYLESS, None, None, result);
     }
 
     /// Emits the units that a settlement could not take, when they are known.
@@ -44,7 +44,7 @@ impl Tracer {
     /// Emits a result if a subscriber listened at `begun`, and emits its error.
     pub(crate) fn record(
         &self,
-        asked: &Asked,
+        asked: &AskedCharge,
         key: Option<&str>,
         begun: Option<Instant>,
         result: Result<&Decision, &Error>,

@@ -89,7 +89,7 @@ pub trait SharedConnection: Send + Sync {
 /// A connection of the crate's pool. It closes when its last user drops it.
 pub(super) struct Connection {
     pub(super) socket: Socket,
-    pub(super) health: Arc<Health>,
+    pub(super) health: Arc<ConnectionHealth>,
     pub(super) address: Arc<ConnectionAddr>,
     /// True if the server said that it is a primary.
     pub(super) is_primary: bool,
@@ -216,7 +216,7 @@ pub(super) enum Useless {
 
 /// The health of one connection, shared by all its users.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(super) struct ConnectionHealth {
     /// Why and since when it is useless.
     useless: OnceLock<(Useless, Instant)>,
     server: Arc<ServerHealth>,
@@ -252,7 +252,7 @@ pub(super) struct Diagnosis {
     pub(super) message: Option<&'static str>,
 }
 
-impl Health {
+impl ConnectionHealth {
     /// Makes the health of a new connection.
     pub(super) fn new(server: &Arc<ServerHealth>) -> Self {
         let (server, closings) = (Arc::clone(server), server.closings.count());

@@ -86,14 +86,14 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> SharedConnection for Giv
 }
 
 /// A call in a box.
-type Call<T> = Pin<Box<dyn Future<Output = RedisResult<T>> + Send>>;
+type BoxedCall<T> = Pin<Box<dyn Future<Output = RedisResult<T>> + Send>>;
 
 /// Returns a call over a connection whose bytes nobody sees: only replies show that the server
 /// answers. So the reply is awaited even if the caller has left.
 pub(super) fn observed<T: Send + 'static>(
     traffic: &Arc<Traffic>,
     call: impl Future<Output = RedisResult<T>> + Send + 'static,
-) -> Call<T> {
+) -> BoxedCall<T> {
     let traffic = Arc::clone(traffic);
     let call = async move {
         traffic.record_write();
@@ -106,7 +106,7 @@ pub(super) fn observed<T: Send + 'static>(
 
 struct Observed<T: Send + 'static> {
     /// `None` after the reply.
-    call: Option<Call<T>>,
+    call: Option<BoxedCall<T>>,
     is_sent: bool,
 }
 

@@ -25,7 +25,7 @@ use super::fault::Facts;
 use super::lock::lock;
 use super::on_time::unless_busy;
 use super::sentinel::Sentinels;
-use super::server::{Connector, Failure, Server};
+use super::server::{ConnectFailure, Connector, Server};
 use super::times::{MAX_CONNECTION_WAIT, MAX_REST, MAX_SILENCE, MAX_UNSEEN, MIN_REST};
 
 /// The most attempts of one entry at a time.
@@ -245,7 +245,7 @@ struct ConnectAttempt {
     entry: usize,
     begun: Instant,
     /// The outcome; `None` until the attempt has finished.
-    result: Option<Result<Connection, Failure>>,
+    result: Option<Result<Connection, ConnectFailure>>,
 }
 
 impl ConnectAttempt {
@@ -272,7 +272,7 @@ impl Drop for ConnectAttempt {
             std::thread::panicking().then(|| {
                 let message = "a panic ended the attempt to connect to redis";
                 let cause = Error::new(ErrorKind::Configuration, message);
-                Err(Failure { address: pool.target.address(), cause })
+                Err(ConnectFailure { address: pool.target.address(), cause })
             })
         };
         let mut ended = None;
@@ -299,8 +299,8 @@ impl Drop for ConnectAttempt {
                 let again = pool.has_failed.swap(false, Relaxed);
                 pool.listener.tell(&Event::Connected { address: &pool.target.address(), again });
             }
-            Some(Err(Failure { cause, .. })) if cause.kind() == ErrorKind::Saturation => {}
-            Some(Err(Failure { address, cause })) => {
+            Some(Err(ConnectFailure { cause, .. })) if cause.kind() == ErrorKind::Saturation => {}
+            Some(Err(ConnectFailure { address, cause })) => {
                 pool.has_failed.store(true, Relaxed);
                 pool.listener.tell(&Event::Failed { address: &address, error: &cause });
             }
@@ -461,12 +461,12 @@ impl From<Server> for Target {
 
 impl Target {
     /// Connects. If this process was too busy, the error does not blame the server.
-    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+    pub(super) async fn connect(&self) -> Result<Connection, ConnectFailure> {
         match self {
             Self::Server(server) => {
                 let end = Instant::now() + server.connector.timeout;
                 let connected = unless_busy(end, server.connect()).await;
-                connected.map_err(|cause| Failure { address: server.address(), cause })
+                connected.map_err(|cause| ConnectFailure { address: server.address(), cause })
             }
             Self::Primary(sentinels) => sentinels.connect().await,
         }

@@ -10,13 +10,13 @@ use sha1_smol::Sha1;
 /// knowledge that a server has run it.
 #[derive(Clone, Debug)]
 pub struct Script {
-    source: Arc<Source>,
+    source: Arc<ScriptText>,
     /// True if a server has run it, so that a call may start with the digest.
     is_known: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
-struct Source {
+struct ScriptText {
     text: String,
     digest: String,
 }
@@ -27,7 +27,7 @@ impl Script {
     pub fn new(text: impl Into<String>) -> Self {
         let text = text.into();
         let digest = Sha1::from(&text).digest().to_string();
-        Self { source: Arc::new(Source { text, digest }), is_known: Arc::default() }
+        Self { source: Arc::new(ScriptText { text, digest }), is_known: Arc::default() }
     }
 
     /// Returns a script with the same text, whose first calls send the text.

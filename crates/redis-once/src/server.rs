@@ -17,7 +17,7 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::Host;
-use super::connection::{Connection, Diagnosis, Health, ServerHealth};
+use super::connection::{Connection, ConnectionHealth, Diagnosis, ServerHealth};
 use super::dialer::{Dialer, Resolver};
 use super::error::{Error, ErrorKind};
 use super::error_reply;
@@ -104,7 +104,7 @@ impl Login {
 }
 
 /// A failed attempt to connect, with its address, since sentinels may now name another server.
-pub(super) struct Failure {
+pub(super) struct ConnectFailure {
     pub(super) address: String,
     pub(super) cause: Error,
 }
@@ -116,7 +116,7 @@ impl Server {
     }
 
     pub(super) async fn connect(&self) -> Result<Connection, Error> {
-        let health = Arc::new(Health::new(&self.health));
+        let health = Arc::new(ConnectionHealth::new(&self.health));
         let (socket, greeting) = self.open(|_| {}).await?;
         if self.kind == ServerKind::Plain && greeting.is_replica() {
             let message = "this server is a replica, and its address leads to no primary";
@@ -176,11 +176,11 @@ impl Server {
             };
             let falls_back = self.connector.protocol.is_none() && self.kind == ServerKind::Plain;
             match (refusal, way) {
-                (Some(Refusal::Closed), Way::Resp3) if !was_closed => was_closed = true,
+                (Some(Decline::Closed), Way::Resp3) if !was_closed => was_closed = true,
                 (Some(refusal), Way::Resp3) if falls_back => {
-                    way = Way::Resp2 { asks_role: may_ask && refusal == Refusal::InWords };
+                    way = Way::Resp2 { asks_role: may_ask && refusal == Decline::InWords };
                 }
-                (Some(Refusal::Closed), Way::Resp2 { asks_role: true }) if !has_database => {
+                (Some(Decline::Closed), Way::Resp2 { asks_role: true }) if !has_database => {
                     way = Way::Resp2 { asks_role: false };
                 }
                 _ => return Err(error),
@@ -332,7 +332,7 @@ impl Server {
                 || error.code() == Some("NOAUTH") && settings.password().is_none();
             let refusal = refusal(error);
             let is_hello = at_hello && refusal.kind() == ErrorKind::Configuration && !is_login;
-            return (refusal, is_hello.then_some(Refusal::InWords));
+            return (refusal, is_hello.then_some(Decline::InWords));
         }
         // A server with TLS may also answer with bytes that are not a reply.
         let is_lost = error.is_connection_dropped() && !error.is_connection_refusal();
@@ -343,7 +343,7 @@ impl Server {
             return (refusal(error), None);
         }
         if is_closed && !is_first && way == (Way::Resp2 { asks_role: true }) && settings.db() == 0 {
-            return (refusal(error), Some(Refusal::Closed));
+            return (refusal(error), Some(Decline::Closed));
         }
         // Attempts follow each other. They need not all ask over more sockets.
         let known =
@@ -370,7 +370,7 @@ impl Server {
                 }
                 if answer == Some(true) {
                     let message = if at_hello { CLOSES_AT_HELLO } else { CLOSES_AT_LOGIN };
-                    return (wrong(message, error), Some(Refusal::Closed));
+                    return (wrong(message, error), Some(Decline::Closed));
                 }
                 let wants_tls = answer.is_none()
                     && self.can_be_probed()
@@ -441,10 +441,10 @@ enum Way {
 }
 
 /// The error of an attempt to connect, and the refusal of `HELLO`, if that was why.
-type Refused = (Error, Option<Refusal>);
+type Refused = (Error, Option<Decline>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Refusal {
+enum Decline {
     /// By an error that no login causes, and that is not over after a while.
     InWords,
     /// The server closed the connection, but answers a `PING`, or may answer without a question for

@@ -26,7 +26,7 @@ use super::wire::{Dialed, Look, OwnedWire, Traffic, Wire};
 #[derive(Clone)]
 pub(super) struct Socket {
     pub(super) connection: MultiplexedConnection,
-    reading: Arc<Reading>,
+    reading: Arc<ReadTask>,
     look: Look,
     uses_tls: bool,
     traffic: Arc<Traffic>,
@@ -44,9 +44,9 @@ pub(super) struct Opened {
 }
 
 /// The task that reads the socket. Its drop ends the task, even if a silent server takes nothing.
-struct Reading(JoinHandle<()>);
+struct ReadTask(JoinHandle<()>);
 
-impl Drop for Reading {
+impl Drop for ReadTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -63,7 +63,7 @@ impl Socket {
         let Opened { stream, look, traffic, peer } = opened;
         let (connection, reading) =
             MultiplexedConnection::new_with_config(settings, stream, config).await?;
-        let reading = Arc::new(Reading(tokio::spawn(reading)));
+        let reading = Arc::new(ReadTask(tokio::spawn(reading)));
         Ok(Self { connection, reading, look, uses_tls, traffic, peer })
     }
 

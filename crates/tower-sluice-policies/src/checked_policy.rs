@@ -10,7 +10,7 @@ use tower_sluice::{Error, ErrorKind, Quota};
 
 use super::chosen_algorithm::Choice;
 use super::pattern::{Matcher, Pattern};
-use super::policy_key::Key;
+use super::policy_key::PolicyKey;
 
 /// A policy of the table in force. It serializes as a row with the same decisions. The row has the
 /// defaults of the common fields, and the algorithm's settings that the original row states. A
@@ -27,10 +27,10 @@ pub struct Policy {
     pub(crate) settings: Map<String, Value>,
     #[serde(serialize_with = "as_text")]
     pub(crate) max_wait: Duration,
-    pub(crate) key: Key,
+    pub(crate) key: PolicyKey,
     #[serde(rename = "match")]
     pub(crate) pattern: Pattern,
-    pub(crate) cost: Cost,
+    pub(crate) cost: PolicyCost,
     pub(crate) on_error: OnError,
     pub(crate) enabled: bool,
     pub(crate) shadow: bool,
@@ -101,14 +101,14 @@ const MAX_COST: u64 = 1 << 53;
 /// The cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", try_from = "Value")]
-pub(crate) enum Cost {
+pub(crate) enum PolicyCost {
     /// The length of its body in units of 1,024 bytes, rounded up, at least 1.
     ContentLengthKb,
     #[serde(untagged)]
     Units(u64),
 }
 
-impl Cost {
+impl PolicyCost {
     /// Returns the units that a request costs.
     pub(crate) fn of_request(self, head: &Head<'_>) -> u64 {
         match self {
@@ -123,7 +123,7 @@ impl Cost {
     }
 }
 
-impl TryFrom<Value> for Cost {
+impl TryFrom<Value> for PolicyCost {
     type Error = String;
 
     fn try_from(value: Value) -> Result<Self, String> {

@@ -39,7 +39,7 @@ pub(crate) const ALGORITHMS: [(&str, &[&str]); 9] = [
 #[cfg(feature = "redisson")]
 #[derive(Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum RateType {
+pub(crate) enum JavaRateType {
     #[default]
     Overall,
     PerClient,

@@ -11,8 +11,8 @@ use tower_sluice::store::{self, Decided, Part, Rules, Together};
 use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
 use super::checked_policy::OnError;
-use super::limited_policy::{Asked, LimitedPolicy};
-use super::policy_event::{Event, Observer, PolicyAnswer};
+use super::limited_policy::{AskedPolicy, LimitedPolicy};
+use super::policy_event::{PolicyAnswer, PolicyEvent, PolicyObserver};
 use super::table::Selection;
 
 /// Decides about a request.
@@ -23,9 +23,9 @@ pub(crate) async fn decide(
     selection: Arc<Selection>,
     charge: Charge,
     owner: Owner,
-    observer: Option<&Observer>,
+    observer: Option<&PolicyObserver>,
 ) -> Result<Decision, Error> {
-    let in_force: Vec<Asked> = within_limits_of(&charge, &selection.in_force, true);
+    let in_force: Vec<AskedPolicy> = within_limits_of(&charge, &selection.in_force, true);
     let in_shadow = within_limits_of(&charge, &selection.in_shadow, false);
     let begun = Instant::now();
     let answer = enforce(&selection, &in_force).await;
@@ -51,24 +51,24 @@ pub(crate) async fn decide(
     let mut keyless: Vec<_> =
         keyless.map(|one| (&*one.limited, Decision::in_shadow(Err(one.why.clone())))).collect();
     let retried_for = charge.retried_for();
-    let show = |event: Event<'_>| {
-        observer.iter().for_each(|observer| observer(&Event { retried_for, ..event }));
+    let show = |event: PolicyEvent<'_>| {
+        observer.iter().for_each(|observer| observer(&PolicyEvent { retried_for, ..event }));
     };
     let decisions = shadowed
         .iter()
         .flat_map(|(limited, decided)| decided.each().map(|(_, _, decision)| (*limited, decision)));
     let decisions = decisions.chain(keyless.iter().map(|(limited, decision)| (*limited, decision)));
     for (limited, decision) in decisions.filter(|_| is_final) {
-        if let Some(event) = Event::in_shadow(limited, decision, &answer) {
+        if let Some(event) = PolicyEvent::in_shadow(limited, decision, &answer) {
             // The global switch counts too if it put the policies into the shadow.
             let switches = [Some(&limited.switch), selection.global_shadow.as_ref()];
             switches.into_iter().flatten().for_each(|switch| switch.count(event.result));
             show(event);
         }
     }
-    Event::each(&in_force, &answer, show);
+    PolicyEvent::each(&in_force, &answer, show);
     if is_admitted {
-        selection.off.iter().map(|limited| Event::off(limited)).for_each(show);
+        selection.off.iter().map(|limited| PolicyEvent::off(limited)).for_each(show);
     }
     let mut shadowed = shadowed.into_iter().map(|(_, decided)| decided);
     let mut decided = match (answer, shadowed.len()) {
@@ -84,9 +84,9 @@ pub(crate) async fn decide(
 
 /// Returns the charges, limited by the whole charge: that may be a peek, or have a shorter wait or
 /// an earlier deadline.
-fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<Asked> {
+fn within_limits_of(whole: &Charge, asked: &[AskedPolicy], is_in_force: bool) -> Vec<AskedPolicy> {
     let mut asked = asked.to_vec();
-    for Asked { charge, .. } in &mut asked {
+    for AskedPolicy { charge, .. } in &mut asked {
         let own = charge.longest_wait().unwrap_or_default();
         // What is left of its own wait, if the request asks again.
         let left = if is_in_force { own.saturating_sub(whole.retried_for()) } else { own };
@@ -104,11 +104,11 @@ fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<A
 }
 
 /// Asks the policies in force. `None` if no policy is in force.
-async fn enforce(selection: &Selection, asked: &[Asked]) -> Option<PolicyAnswer> {
+async fn enforce(selection: &Selection, asked: &[AskedPolicy]) -> Option<PolicyAnswer> {
     if asked.is_empty() {
         return None;
     }
-    let part = |(place, Asked { limited, charge }): (_, &Asked)| {
+    let part = |(place, AskedPolicy { limited, charge }): (_, &AskedPolicy)| {
         Part::new(place, limited.limiter.boxed.clone(), charge.clone())
     };
     let parts = asked.iter().enumerate().map(part).collect();
@@ -118,7 +118,7 @@ async fn enforce(selection: &Selection, asked: &[Asked]) -> Option<PolicyAnswer>
 /// The policies in force that take a request. The place of a part is its place in this list.
 struct InForce<'a> {
     selection: &'a Selection,
-    asked: &'a [Asked],
+    asked: &'a [AskedPolicy],
 }
 
 impl InForce<'_> {
@@ -193,9 +193,9 @@ impl Rules for Shares<'_> {
 ///
 /// If another policy refuses the request, they only estimate their decisions, which takes nothing. A
 /// policy that cannot estimate is left out.
-async fn ask_in_shadow(asked: &[Asked], is_refused: bool) -> Vec<(&LimitedPolicy, Decided)> {
+async fn ask_in_shadow(asked: &[AskedPolicy], is_refused: bool) -> Vec<(&LimitedPolicy, Decided)> {
     let asked =
-        asked.iter().filter_map(|Asked { limited, charge }| {
+        asked.iter().filter_map(|AskedPolicy { limited, charge }| {
             let part = Part::new(0, limited.limiter.boxed.clone(), charge.clone());
             let answer = match is_refused {
                 true => part.limiter.operate(Operation::Estimate, &part.charge)?,

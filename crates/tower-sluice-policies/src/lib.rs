@@ -42,7 +42,7 @@ pub use serde_json;
 
 pub use checked_policy::{OnError, Policy};
 pub use policies::{Named, Policies, PoliciesBuilder};
-pub use policy_event::Event;
+pub use policy_event::PolicyEvent;
 pub use policy_handle::PolicyHandle;
 pub use row::{Row, Rows};
 pub use table_error::{RowError, TableError};

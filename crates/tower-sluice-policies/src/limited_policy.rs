@@ -36,7 +36,7 @@ impl LimitedPolicy {
     /// Makes the limiters of a policy. They keep the states of the policy `before`.
     pub(crate) fn new(
         policy: Policy,
-        store: &Store,
+        store: &PolicyStore,
         switch: Switch,
         before: Option<&LimitedPolicy>,
     ) -> Self {
@@ -44,7 +44,7 @@ impl LimitedPolicy {
         let limiter = PolicyLimiter::new(&policy, policy.choice, store, &store.place, limiter);
         let share = policy.share.map(|algorithm| {
             let before = before.and_then(|before| before.share.as_ref());
-            PolicyLimiter::new(&policy, Choice::Any(algorithm), store, &Place::Memory, before)
+            PolicyLimiter::new(&policy, Choice::Any(algorithm), store, &StorePlace::Memory, before)
         });
         let mut digest = DefaultHasher::new();
         format!("{:?} {:?} {:?}", policy.choice, policy.max_wait, policy.on_error)
@@ -67,9 +67,9 @@ impl LimitedPolicy {
         Charge::new(match self.limiter.kind {
             // The key is the name of Java's limiter, which all policies share.
             #[cfg(feature = "redisson")]
-            Kind::Redisson if self.policy.key.is_global() => self.policy.name().to_owned(),
+            Backend::Redisson if self.policy.key.is_global() => self.policy.name().to_owned(),
             #[cfg(feature = "redisson")]
-            Kind::Redisson => format!("{}:{}", self.policy.name(), verbatim_or_digest(&key)),
+            Backend::Redisson => format!("{}:{}", self.policy.name(), verbatim_or_digest(&key)),
             _ => key,
         })
     }
@@ -77,15 +77,15 @@ impl LimitedPolicy {
 
 /// A policy that takes a request, and the charge of the request under it.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AskedPolicy {
     pub(crate) limited: Arc<LimitedPolicy>,
     pub(crate) charge: Charge,
 }
 
 /// The place where policies count the taken units, and the clock of their decisions.
 #[derive(Clone)]
-pub(crate) struct Store {
-    pub(crate) place: Place,
+pub(crate) struct PolicyStore {
+    pub(crate) place: StorePlace,
     /// The most live keys of a limiter in this process.
     pub(crate) max_keys: usize,
     #[cfg(feature = "redis")]
@@ -97,7 +97,7 @@ pub(crate) struct Store {
 }
 
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum StorePlace {
     Memory,
     #[cfg(feature = "redis")]
     Redis(Pool),
@@ -120,12 +120,12 @@ pub(crate) struct PolicyLimiter {
     /// Its unique number, which stays the same in each table that keeps the limiter.
     pub(crate) id: u64,
     pub(crate) choice: Choice,
-    kind: Kind,
+    kind: Backend,
     pub(crate) boxed: Boxed,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum Backend {
     Memory(Memory<AnyAlgorithm>),
     #[cfg(feature = "redis")]
     Redis(Redis<AnyAlgorithm>),
@@ -142,8 +142,8 @@ impl PolicyLimiter {
     fn new(
         policy: &Policy,
         choice: Choice,
-        store: &Store,
-        place: &Place,
+        store: &PolicyStore,
+        place: &StorePlace,
         before: Option<&PolicyLimiter>,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -152,37 +152,37 @@ impl PolicyLimiter {
         }
         let (id, before) = (NEXT.fetch_add(1, Relaxed), before.map(|before| &before.kind));
         let (kind, boxed) = match (choice, place) {
-            (Choice::Any(algorithm), Place::Memory) => {
+            (Choice::Any(algorithm), StorePlace::Memory) => {
                 let kept = match before {
-                    Some(Kind::Memory(memory)) => memory.with_algorithm(algorithm).ok(),
+                    Some(Backend::Memory(memory)) => memory.with_algorithm(algorithm).ok(),
                     _ => None,
                 };
                 let new = || Memory::new(policy.name(), algorithm).clock_of(&store.clock_of);
                 let memory = kept.unwrap_or_else(|| new().max_keys(store.max_keys));
-                (Kind::Memory(memory.clone()), memory.boxed())
+                (Backend::Memory(memory.clone()), memory.boxed())
             }
             #[cfg(feature = "redis")]
-            (Choice::Any(algorithm), Place::Redis(pool)) => {
+            (Choice::Any(algorithm), StorePlace::Redis(pool)) => {
                 let limiter = Redis::try_new(policy.name(), algorithm, pool.clone());
                 let limiter = limiter.expect("a policy's algorithm follows its quota");
                 let limiter = on_clock!(limiter.decision_timeout(store.decision_timeout), store);
-                (Kind::Redis(limiter.clone()), limiter.boxed())
+                (Backend::Redis(limiter.clone()), limiter.boxed())
             }
             #[cfg(feature = "redisson")]
-            (Choice::Redisson(rate), Place::Memory) => {
+            (Choice::Redisson(rate), StorePlace::Memory) => {
                 let named = |log: PermitLog| log.name(policy.name()).max_keys(store.max_keys);
                 let log = match before {
-                    Some(Kind::PermitLog(log)) => log.with_rate(rate),
+                    Some(Backend::PermitLog(log)) => log.with_rate(rate),
                     _ => PermitLog::new(rate).map(|log| on_clock!(named(log), store)),
                 };
                 let log = log.expect("a policy's rate is in range");
-                (Kind::PermitLog(log.clone()), log.boxed())
+                (Backend::PermitLog(log.clone()), log.boxed())
             }
             #[cfg(feature = "redisson")]
-            (Choice::Redisson(rate), Place::Redis(pool)) => {
+            (Choice::Redisson(rate), StorePlace::Redis(pool)) => {
                 let limiter = Redisson::new(pool.clone()).name(policy.name()).default_rate(rate);
                 let limiter = limiter.decision_timeout(store.decision_timeout);
-                (Kind::Redisson, on_clock!(limiter, store).boxed())
+                (Backend::Redisson, on_clock!(limiter, store).boxed())
             }
         };
         Self { id, choice, kind, boxed }
@@ -191,7 +191,7 @@ impl PolicyLimiter {
     /// The limiter in this process, if it can decide with others.
     pub(crate) fn memory(&self) -> Option<&Memory<AnyAlgorithm>> {
         match &self.kind {
-            Kind::Memory(memory) => Some(memory),
+            Backend::Memory(memory) => Some(memory),
             #[cfg(feature = "redis")]
             _ => None,
         }
@@ -201,7 +201,7 @@ impl PolicyLimiter {
     #[cfg(feature = "redis")]
     pub(crate) fn redis(&self) -> Option<&Redis<AnyAlgorithm>> {
         match &self.kind {
-            Kind::Redis(redis) => Some(redis),
+            Backend::Redis(redis) => Some(redis),
             _ => None,
         }
     }

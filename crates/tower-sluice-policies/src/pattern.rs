@@ -64,16 +64,16 @@ impl Headers {
     untagged,
     expecting = "a path, a list of paths, or a table of path, method, header, name and ignore_case"
 )]
-enum Written {
+enum RawPattern {
     Paths(Texts),
     Table(serde_json::Map<String, serde_json::Value>),
 }
 
 /// Reads the field `match`.
 pub(crate) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
-    match Written::deserialize(deserializer)? {
-        Written::Table(table) => serde_json::from_value(table.into()).map_err(D::Error::custom),
-        Written::Paths(path) => Ok(Pattern { path, ..Pattern::default() }),
+    match RawPattern::deserialize(deserializer)? {
+        RawPattern::Table(table) => serde_json::from_value(table.into()).map_err(D::Error::custom),
+        RawPattern::Paths(path) => Ok(Pattern { path, ..Pattern::default() }),
     }
 }
 

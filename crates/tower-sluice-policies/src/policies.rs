@@ -20,9 +20,9 @@ use tower_sluice::{
 
 use super::checked_policy::Policy;
 use super::decide_policies::decide;
-use super::limited_policy::{LimitedPolicy, Place, Store};
+use super::limited_policy::{LimitedPolicy, PolicyStore, StorePlace};
 use super::path::Allowed;
-use super::policy_event::{Event, Observer};
+use super::policy_event::{PolicyEvent, PolicyObserver};
 use super::policy_key::FindAddress;
 use super::read_rows;
 use super::row::Rows;
@@ -80,11 +80,11 @@ use super::table_watch::table_in_force;
 /// ```
 #[derive(Clone)]
 pub struct Policies {
-    shared: Arc<Shared>,
+    shared: Arc<SharedPolicies>,
 }
 
 /// The state that [`Policies`], its clones and its handles share.
-struct Shared {
+struct SharedPolicies {
     settings: PoliciesBuilder,
     /// The table in use, which can be replaced while requests use it.
     table: RwLock<Arc<Table>>,
@@ -297,7 +297,7 @@ impl Limiter for Policies {
         let source = std::error::Error::source(why);
         let no_key = source.and_then(|source| source.downcast_ref::<NoKey>());
         if let (Some(observer), Some(no_key)) = (&self.shared.settings.observer, no_key) {
-            observer(&Event::of(&no_key.limited, Err(why)));
+            observer(&PolicyEvent::of(&no_key.limited, Err(why)));
         }
         None
     }
@@ -322,15 +322,15 @@ fn in_proportion(own: u64, cost: u64, actual: u64) -> u64 {
 #[derive(Clone)]
 #[must_use = "it makes no policies until `build` is called"]
 pub struct PoliciesBuilder {
-    store: Store,
+    store: PolicyStore,
     addresses: Arc<dyn FindAddress>,
-    observer: Option<Observer>,
+    observer: Option<PolicyObserver>,
 }
 
 impl PoliciesBuilder {
     fn new() -> Self {
-        let store = Store {
-            place: Place::Memory,
+        let store = PolicyStore {
+            place: StorePlace::Memory,
             max_keys: 100_000,
             #[cfg(feature = "redis")]
             decision_timeout: Duration::from_millis(100),
@@ -345,7 +345,7 @@ impl PoliciesBuilder {
     /// policies of a request decide in one call. Default: in this process.
     #[cfg(feature = "redis")]
     pub fn redis(mut self, pool: Pool) -> Self {
-        self.store.place = Place::Redis(pool);
+        self.store.place = StorePlace::Redis(pool);
         self
     }
 
@@ -393,7 +393,7 @@ impl PoliciesBuilder {
     /// [`Origin::Off`](tower_sluice::limiter::Origin::Off).
     ///
     /// The closure runs in the request's task, so it must not block.
-    pub fn on_decision(self, observe: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_decision(self, observe: impl Fn(&PolicyEvent<'_>) + Send + Sync + 'static) -> Self {
         Self { observer: Some(Arc::new(observe)), ..self }
     }
 
@@ -404,7 +404,7 @@ impl PoliciesBuilder {
     /// If a row is wrong, or if there is no row: see [`TableError`].
     pub fn build(self, rows: &Rows) -> Result<Policies, TableError> {
         let policies = Policies {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedPolicies {
                 settings: self,
                 table: RwLock::new(Arc::new(Table::new(Vec::new(), Allowed::default(), None))),
                 switches: Mutex::default(),

@@ -8,10 +8,10 @@ use tower_sluice::store::Decided;
 use tower_sluice::{Decision, Error, Outcome};
 
 use super::checked_policy::Policy;
-use super::limited_policy::{Asked, LimitedPolicy};
+use super::limited_policy::{AskedPolicy, LimitedPolicy};
 
 /// A closure that receives the decision of each policy.
-pub(crate) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
+pub(crate) type PolicyObserver = Arc<dyn Fn(&PolicyEvent<'_>) + Send + Sync>;
 
 /// The decisions of the policies in force, and the units that they took.
 pub(crate) type PolicyAnswer = Result<Decided, Error>;
@@ -26,7 +26,7 @@ pub(crate) type PolicyAnswer = Result<Decided, Error>;
 /// would have taken and that passes. It is admitted with [`Origin::Off`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Event<'a> {
+pub struct PolicyEvent<'a> {
     /// The policy.
     pub policy: &'a Policy,
     /// The outcome, or the error of a policy that could not decide. For a policy in a shadow: the
@@ -42,7 +42,7 @@ pub struct Event<'a> {
     pub(crate) retried_for: Duration,
 }
 
-impl<'a> Event<'a> {
+impl<'a> PolicyEvent<'a> {
     /// Returns the decision, as `Meter::record` counts it. In a shadow, the request is admitted,
     /// and the decision has the result that would have counted.
     ///
@@ -92,7 +92,7 @@ impl<'a> Event<'a> {
 
     /// Shows the decision of each policy in force.
     pub(crate) fn each(
-        asked: &'a [Asked],
+        asked: &'a [AskedPolicy],
         answer: &'a Option<PolicyAnswer>,
         mut show: impl FnMut(Self),
     ) {

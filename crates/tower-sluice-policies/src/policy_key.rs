@@ -14,7 +14,7 @@ use super::values::Texts;
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum KeyPart {
     ClientIp,
     Header(HeaderName),
     Path { ignore_case: bool },
@@ -25,7 +25,7 @@ pub(crate) enum Part {
 /// The parts of a key, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Texts")]
-pub(crate) struct Key(Vec<Part>);
+pub(crate) struct PolicyKey(Vec<KeyPart>);
 
 /// Finds the caller's address in a request, and converts a written address to the same form.
 pub(crate) trait FindAddress: Send + Sync {
@@ -33,7 +33,7 @@ pub(crate) trait FindAddress: Send + Sync {
     fn of_text(&self, text: &str) -> Option<String>;
 }
 
-impl Part {
+impl KeyPart {
     fn parse(text: &str) -> Result<Self, String> {
         Ok(match text {
             "client_ip" => Self::ClientIp,
@@ -134,15 +134,15 @@ pub(crate) fn host_name(host: &str) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-impl Key {
+impl PolicyKey {
     pub(crate) fn global() -> Self {
-        Self(vec![Part::Global])
+        Self(vec![KeyPart::Global])
     }
 
     /// Sets that upper and lower case of paths are equal.
     pub(crate) fn ignoring_case(mut self, is_ignored: bool) -> Self {
         for part in &mut self.0 {
-            if let Part::Path { ignore_case } = part {
+            if let KeyPart::Path { ignore_case } = part {
                 *ignore_case = is_ignored;
             }
         }
@@ -151,7 +151,7 @@ impl Key {
 
     /// Returns true if all requests have one key.
     pub(crate) fn is_global(&self) -> bool {
-        self.0 == [Part::Global]
+        self.0 == [KeyPart::Global]
     }
 
     /// Returns the number of parts.
@@ -181,7 +181,8 @@ impl Key {
         allowed: &Allowed,
         addresses: &dyn FindAddress,
     ) -> Option<String> {
-        let of_text = |(part, text): (&Part, &T)| part.of_text(text.as_ref(), allowed, addresses);
+        let of_text =
+            |(part, text): (&KeyPart, &T)| part.of_text(text.as_ref(), allowed, addresses);
         let parts = self.0.iter().zip(texts).map(|pair| of_text(pair).ok_or(()));
         joined(parts).ok().filter(|_| texts.len() == self.0.len())
     }
@@ -202,15 +203,15 @@ fn joined<E>(parts: impl ExactSizeIterator<Item = Result<String, E>>) -> Result<
     Ok(all)
 }
 
-impl TryFrom<Texts> for Key {
+impl TryFrom<Texts> for PolicyKey {
     type Error = String;
 
     fn try_from(Texts(texts): Texts) -> Result<Self, String> {
-        texts.iter().map(|text| Part::parse(text)).collect::<Result<_, _>>().map(Self)
+        texts.iter().map(|text| KeyPart::parse(text)).collect::<Result<_, _>>().map(Self)
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ClientIp => f.write_str("client_ip"),
@@ -222,11 +223,11 @@ impl fmt::Display for Part {
     }
 }
 
-impl Serialize for Key {
+impl Serialize for PolicyKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0[..] {
             [part] => serializer.collect_str(part),
-            parts => serializer.collect_seq(parts.iter().map(Part::to_string)),
+            parts => serializer.collect_seq(parts.iter().map(KeyPart::to_string)),
         }
     }
 }

@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::Map;
 use tower_sluice::Quota;
 
-use super::checked_policy::{self, Cost, OnError, Policy};
+use super::checked_policy::{self, OnError, Policy, PolicyCost};
 use super::chosen_algorithm::{ALGORITHMS, Name};
 use super::fields::Fields;
 use super::limited_policy::shared_limiters;
 use super::path::Allowed;
-use super::policy_key::Key;
+use super::policy_key::PolicyKey;
 use super::row::{Row, Rows};
 use super::setting::Setting;
 use super::table_error::{RowError, TableError};
@@ -59,12 +59,12 @@ fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowE
     let name = name(row.name.take(), &mut fields);
     let setting = if fields.is_wrong("algorithm") { None } else { Setting::of(&row, &mut fields) };
     let Written { cost, on_error, .. } = row;
-    if let (Some(Cost::Units(units)), Some(setting)) = (cost, setting) {
+    if let (Some(PolicyCost::Units(units)), Some(setting)) = (cost, setting) {
         fields.checked("cost", setting.check_cost(units));
     }
     let share = match on_error {
         OnError::Local(0) => fields.wrong("on_error", "a local share must be at least 1"),
-        OnError::Local(units) if matches!(cost, Some(Cost::Units(own)) if own > units) => {
+        OnError::Local(units) if matches!(cost, Some(PolicyCost::Units(own)) if own > units) => {
             fields.wrong("on_error", "a request costs more than the local share")
         }
         OnError::Local(units) => setting.and_then(|setting| {
@@ -91,9 +91,9 @@ fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowE
         period: setting.quota.period(),
         settings,
         max_wait: setting.max_wait,
-        key: row.key.unwrap_or_else(Key::global).ignoring_case(row.pattern.ignore_case),
+        key: row.key.unwrap_or_else(PolicyKey::global).ignoring_case(row.pattern.ignore_case),
         pattern: row.pattern,
-        cost: cost.unwrap_or(Cost::Units(1)),
+        cost: cost.unwrap_or(PolicyCost::Units(1)),
         on_error,
         enabled: row.enabled.is_none_or(|Flag(on)| on),
         shadow: row.shadow.is_some_and(|Flag(on)| on),

@@ -91,10 +91,10 @@ impl Rows {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
-pub struct Row(Fields);
+pub struct Row(RowFields);
 
 /// The fields of a row. An invalid value is replaced by the reason.
-pub(crate) type Fields = BTreeMap<String, Result<Value, String>>;
+pub(crate) type RowFields = BTreeMap<String, Result<Value, String>>;
 
 impl Row {
     /// A row without fields.
@@ -195,8 +195,8 @@ impl<'de> Deserialize<'de> for Row {
 }
 
 /// Reads the fields of a map. A field that occurs twice has no value.
-fn fields_of<'de, A: MapAccess<'de>>(mut map: A) -> Result<Fields, A::Error> {
-    let mut fields = Fields::new();
+fn fields_of<'de, A: MapAccess<'de>>(mut map: A) -> Result<RowFields, A::Error> {
+    let mut fields = RowFields::new();
     while let Some((field, Parsed(value))) = map.next_entry::<String, Parsed>()? {
         let twice = format!("{field:?} occurs twice");
         let is_new = !fields.contains_key(&field);

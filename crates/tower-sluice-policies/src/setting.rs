@@ -12,7 +12,7 @@ use tower_sluice::algorithm::{
 use tower_sluice_redisson::{PermitLog, Rate};
 
 #[cfg(feature = "redisson")]
-use super::chosen_algorithm::RateType;
+use super::chosen_algorithm::JavaRateType;
 use super::chosen_algorithm::{ALGORITHMS, Choice, Name};
 use super::fields::Fields;
 use super::values::Span;
@@ -34,7 +34,7 @@ pub(crate) struct Setting {
 }
 
 /// The time in which an empty store fills, and the field that sets it.
-type Store = (Duration, &'static str);
+type FillTime = (Duration, &'static str);
 
 impl Setting {
     /// Makes the algorithm of a row. `None` if a field is wrong.
@@ -120,10 +120,10 @@ fn algorithm(
     mut quota: Quota,
     max_wait: impl Fn(Duration) -> Duration,
     fields: &mut Fields,
-) -> Option<(Quota, Choice, Store)> {
+) -> Option<(Quota, Choice, FillTime)> {
     let period = quota.period();
     let burst = row.burst.map(NonZeroU64::get);
-    let mut store: Store = (period, "limit");
+    let mut store: FillTime = (period, "limit");
     let algorithm: AnyAlgorithm = match row.algorithm {
         Name::TokenBucket | Name::Budget => {
             if let Some(burst) = burst {
@@ -186,8 +186,8 @@ fn algorithm(
         #[cfg(feature = "redisson")]
         Name::Redisson => {
             let rate = match row.rate_type {
-                RateType::Overall => Rate::overall(quota.limit(), period),
-                RateType::PerClient => Rate::per_client(quota.limit(), period),
+                JavaRateType::Overall => Rate::overall(quota.limit(), period),
+                JavaRateType::PerClient => Rate::per_client(quota.limit(), period),
             };
             let Span(keep_alive) = row.keep_alive.unwrap_or(Span(Duration::ZERO));
             if row.keep_alive.is_some() && keep_alive < period {

@@ -10,7 +10,7 @@ use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::{Switch, SwitchMode};
 
 use super::combinations::Combinations;
-use super::limited_policy::{Asked, LimitedPolicy};
+use super::limited_policy::{AskedPolicy, LimitedPolicy};
 use super::path::{Allowed, Ambiguous, Reading, ambiguous_path};
 use super::pattern::Matcher;
 use super::policy_key::FindAddress;
@@ -21,7 +21,7 @@ pub(crate) struct Table {
     pub(crate) policies: Vec<Arc<LimitedPolicy>>,
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
-    routes: Routes,
+    routes: PathIndex,
     pub(crate) allowed: Allowed,
     pub(crate) combinations: Combinations,
     /// Tables of the same patterns share it.
@@ -31,8 +31,8 @@ pub(crate) struct Table {
 /// The policies that take one request, from the table in force when the request came.
 pub(crate) struct Selection {
     pub(crate) table: Arc<Table>,
-    pub(crate) in_force: Vec<Asked>,
-    pub(crate) in_shadow: Vec<Asked>,
+    pub(crate) in_force: Vec<AskedPolicy>,
+    pub(crate) in_shadow: Vec<AskedPolicy>,
     /// The policies in a shadow for which the request has no key, each with the reason.
     pub(crate) keyless: Vec<NoKey>,
     /// The policies that would take the request, but are off: they let it pass.
@@ -82,7 +82,7 @@ impl Table {
         policies.shrink_to_fit();
         let names = policies.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
-        let routes = Routes::new(policies.iter().map(|one| &one.policy.matcher));
+        let routes = PathIndex::new(policies.iter().map(|one| &one.policy.matcher));
         let combinations = before.map(|before| before.combinations.kept(&policies));
         let is_like = |before: &&Table| {
             let patterns = before.policies.iter().map(|one| &one.policy.pattern);
@@ -142,7 +142,7 @@ impl Table {
             };
             let charge =
                 limited.charge(key).cost(policy.cost.of_request(head)).max_wait(policy.max_wait());
-            let asked = Asked { limited: Arc::clone(limited), charge };
+            let asked = AskedPolicy { limited: Arc::clone(limited), charge };
             match mode {
                 SwitchMode::Shadow => in_shadow.push(asked),
                 _ => in_force.push(asked),
@@ -183,7 +183,7 @@ impl Selection {
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for (sign, asked) in [('+', &self.in_force), ('-', &self.in_shadow)] {
-            for (place, Asked { limited, charge, .. }) in asked.iter().enumerate() {
+            for (place, AskedPolicy { limited, charge, .. }) in asked.iter().enumerate() {
                 let (name, key) = (limited.policy.name(), charge.key());
                 let (digest, length) = (limited.digest, key.len());
                 write!(text, "{sign}{name}/{digest:x}={length}:{key}").expect("a string takes all");
@@ -214,7 +214,7 @@ impl fmt::Debug for Table {
 
 /// The places of policies, by the beginnings of their paths.
 #[derive(Default)]
-struct Routes {
+struct PathIndex {
     /// The places of policies that take every path.
     everywhere: Vec<usize>,
     /// The places of the others. The beginnings are in lower case: some policies ignore case.
@@ -225,7 +225,7 @@ struct Routes {
     policies: usize,
 }
 
-impl Routes {
+impl PathIndex {
     fn new<'a>(matchers: impl Iterator<Item = &'a Matcher>) -> Self {
         let mut routes = Self::default();
         for (place, matcher) in matchers.enumerate() {
@@ -277,7 +277,7 @@ mod tests {
         let rows =
             [("/Users/{id}", true), ("/users/{id}", false), ("/caf\u{e9}", true), ("/x", true)];
         let matchers: Vec<_> = rows.into_iter().map(matcher).collect();
-        let routes = Routes::new(matchers.iter());
+        let routes = PathIndex::new(matchers.iter());
         for (path, places) in [
             ("/users/7", &[0, 1][..]),
             ("/USERS/7", &[0, 1]),

@@ -4,12 +4,12 @@ use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::checked_policy::{Cost, OnError};
-use super::chosen_algorithm::Name;
+use super::checked_policy::{OnError, PolicyCost};
 #[cfg(feature = "redisson")]
-use super::chosen_algorithm::RateType;
+use super::chosen_algorithm::JavaRateType;
+use super::chosen_algorithm::Name;
 use super::pattern::{self, Pattern};
-use super::policy_key::Key;
+use super::policy_key::PolicyKey;
 use super::values::{Flag, Span};
 
 /// The row of a policy. The guide describes its fields.
@@ -23,10 +23,10 @@ pub(crate) struct Written {
     pub(crate) max_wait: Option<Span>,
     pub(crate) cache_ratio: Option<f64>,
     pub(crate) horizon: Option<Span>,
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<PolicyKey>,
     #[serde(rename = "match", deserialize_with = "pattern::written")]
     pub(crate) pattern: Pattern,
-    pub(crate) cost: Option<Cost>,
+    pub(crate) cost: Option<PolicyCost>,
     pub(crate) on_error: OnError,
     pub(crate) enabled: Option<Flag>,
     pub(crate) shadow: Option<Flag>,
@@ -43,7 +43,7 @@ pub(crate) struct Written {
     pub(crate) warm_up: Option<Span>,
     pub(crate) cold_factor: Option<f64>,
     #[cfg(feature = "redisson")]
-    pub(crate) rate_type: RateType,
+    pub(crate) rate_type: JavaRateType,
     #[cfg(feature = "redisson")]
     pub(crate) keep_alive: Option<Span>,
 }

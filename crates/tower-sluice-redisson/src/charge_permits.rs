@@ -12,18 +12,18 @@ use tower_sluice::{Charge, Decision, Error, ErrorKind, Outcome};
 use super::grant::{GrantId, GrantIds};
 use super::keys::{Keys, check_name};
 use super::messages::{
-    DONE, EXCEEDS, NO_CONFIGURATION, REFUSED, Request, ScriptReply, malformed_reply,
+    DONE, EXCEEDS, NO_CONFIGURATION, PermitCall, REFUSED, ScriptReply, malformed_reply,
 };
-use super::queues::{Queues, Turn};
+use super::queues::{CallerTurn, Queues};
 use super::rate::Rate;
 use super::sender::Sender;
 
 /// The payload of a reservation: the name of the limiter, and the id of the grant.
-type Granted = (String, GrantId);
+type NamedGrant = (String, GrantId);
 
 /// The parts that clones of a [`Redisson`](super::Redisson) share.
 #[derive(Clone)]
-pub(super) struct Inner {
+pub(super) struct SharedRedisson {
     pub(super) sender: Sender,
     pub(super) owner: Owner,
     pub(super) name: Arc<str>,
@@ -42,7 +42,7 @@ pub(super) struct ParsedCharge {
     pub(super) deadline: Instant,
 }
 
-impl Inner {
+impl SharedRedisson {
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.decision_timeout
     }
@@ -64,7 +64,7 @@ impl Inner {
         }
         let ParsedCharge { keys, permits, max_wait, deadline } = charge;
         if permits == 0 {
-            let request = Request::new(&keys, "available", [""; 0]);
+            let request = PermitCall::new(&keys, "available", [""; 0]);
             let call = || self.sender.call(&request, deadline);
             let reply = self.with_default_rate(&keys, deadline, call).await?;
             return self.decision(&reply, keys.name(), None);
@@ -76,8 +76,8 @@ impl Inner {
             let end = now + (deadline.saturating_duration_since(now) / 2).min(max_wait);
             let wait_until = now.checked_add(max_wait);
             match self.queues.turn(keys.name(), permits, wait_until, end).await {
-                Turn::Ask(attempt) => Some(attempt),
-                Turn::Wait(pause) => return Ok(Decision::new(Outcome::Retry(pause))),
+                CallerTurn::Ask(attempt) => Some(attempt),
+                CallerTurn::Wait(pause) => return Ok(Decision::new(Outcome::Retry(pause))),
             }
         };
         let mut grant = GrantId::default();
@@ -117,7 +117,7 @@ impl Inner {
         let reply = call().await?;
         match self.default_rate {
             Some(rate) if reply.outcome == NO_CONFIGURATION => {
-                let request = Request::set_if_absent(keys, rate)?;
+                let request = PermitCall::set_if_absent(keys, rate)?;
                 self.sender.call(&request, deadline).await?.configured()?;
                 call().await?.configured()
             }
@@ -152,7 +152,7 @@ impl Inner {
         };
         Ok(match granted {
             Some((permits, grant)) if outcome == Outcome::Allow => {
-                let granted: Granted = (key.to_owned(), grant);
+                let granted: NamedGrant = (key.to_owned(), grant);
                 decision.with_reservation(Reservation::new(self.owner, permits.into(), granted))
             }
             _ => decision,
@@ -168,7 +168,7 @@ impl Inner {
         held: u64,
     ) -> Result<u64, Error> {
         let granted =
-            reservation.payload::<Granted>().filter(|_| reservation.owner() == self.owner);
+            reservation.payload::<NamedGrant>().filter(|_| reservation.owner() == self.owner);
         let Some((name, grant)) = granted else {
             return Err(Error::new(
                 ErrorKind::Request,
@@ -177,7 +177,7 @@ impl Inner {
         };
         let keys = Keys::new(name, &self.client)?;
         let (permits, held) = (self::permits(permits)?, self::permits(held)?);
-        let request = Request::refund(&keys, permits, grant, held);
+        let request = PermitCall::refund(&keys, permits, grant, held);
         let reply = self.sender.call(&request, self.deadline()).await;
         self.queues.forget_refusal(keys.name());
         let [freed] = reply?.configured()?.numbers()?;

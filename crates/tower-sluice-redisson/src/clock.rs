@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tower_sluice::{Error, ErrorKind};
 
 /// A clock of the caller.
-pub(super) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+pub(super) type EpochClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// The latest instant in µs, so that sums of instants stay exact.
 pub(super) const LATEST: i64 = 1 << 52;

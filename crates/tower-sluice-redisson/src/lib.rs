@@ -39,10 +39,10 @@ use tower_sluice::limiter::{Operation, Owner, Reservation};
 use tower_sluice::{Charge, Error, Limiter, Pool};
 use uuid::Uuid;
 
-use self::charge_permits::{Inner, ParsedCharge};
+use self::charge_permits::{ParsedCharge, SharedRedisson};
 use self::clock::system_time;
 use self::keys::Keys;
-use self::messages::Request;
+use self::messages::PermitCall;
 use self::sender::Sender;
 
 /// The default name of the limiter in its decisions.
@@ -84,13 +84,13 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 86_400);
 #[derive(Clone)]
 #[must_use]
 pub struct Redisson {
-    inner: Arc<Inner>,
+    inner: Arc<SharedRedisson>,
 }
 
 impl Redisson {
     /// The limiters in the Redis of `pool`. Their keys have no prefix.
     pub fn new(pool: Pool) -> Self {
-        let inner = Inner {
+        let inner = SharedRedisson {
             sender: Sender::new(pool),
             owner: Owner::new(),
             name: NAME.into(),
@@ -155,7 +155,7 @@ impl Redisson {
     }
 
     /// Detaches the settings from those of clones. The result has its own queues and reservations.
-    fn detached(&mut self) -> &mut Inner {
+    fn detached(&mut self) -> &mut SharedRedisson {
         let inner = Arc::make_mut(&mut self.inner);
         (inner.owner, inner.queues) = (Owner::new(), Arc::default());
         inner
@@ -192,9 +192,9 @@ impl Limiter for Redisson {
         Some(Box::pin(async move {
             let ParsedCharge { keys, permits, deadline, .. } = charge?;
             let request = match is_reset {
-                true => Request::new(&keys, "reset", [""; 0]),
-                false if permits == 0 => Request::new(&keys, "available", [""; 0]),
-                false => Request::penalize(&keys, permits, &inner.grants.next()),
+                true => PermitCall::new(&keys, "reset", [""; 0]),
+                false if permits == 0 => PermitCall::new(&keys, "available", [""; 0]),
+                false => PermitCall::penalize(&keys, permits, &inner.grants.next()),
             };
             let call = || inner.sender.call(&request, deadline);
             let reply = inner.with_default_rate(&keys, deadline, call).await;
@@ -226,7 +226,7 @@ impl Limiter for Redisson {
 
 impl fmt::Debug for Redisson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { sender, client, decision_timeout, .. } = &*self.inner;
+        let SharedRedisson { sender, client, decision_timeout, .. } = &*self.inner;
         f.debug_struct("Redisson")
             .field("pool", &sender.pool)
             .field("client_id", client)

@@ -11,13 +11,13 @@ use super::rate::Rate;
 
 /// One call of the script.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(super) struct PermitCall {
     pub(super) keys: Keys,
     pub(super) operation: &'static str,
     pub(super) arguments: Vec<Vec<u8>>,
 }
 
-impl Request {
+impl PermitCall {
     pub(super) fn new<T: AsRef<[u8]>>(
         keys: &Keys,
         operation: &'static str,

@@ -16,7 +16,7 @@ use tower_sluice::limiter::{Operation, Owner, Reservation};
 use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
 use super::charge_permits::{only_key, permits};
-use super::clock::{Clock, system_time};
+use super::clock::{EpochClock, system_time};
 use super::queues::lock;
 use super::rate::Rate;
 
@@ -69,7 +69,7 @@ pub struct PermitLog {
     rate: Rate,
     name: Arc<str>,
     max_keys: usize,
-    clock: Clock,
+    clock: EpochClock,
     owner: Owner,
     logs: Arc<Logs>,
 }
@@ -86,7 +86,7 @@ struct Logs {
 
 #[derive(Default)]
 struct State {
-    by_key: BTreeMap<[u64; 2], Log>,
+    by_key: BTreeMap<[u64; 2], GrantLog>,
     /// The time of the last search for expired keys, in ms.
     swept_at: u64,
     /// The key at which the last call stopped its search.
@@ -97,7 +97,7 @@ struct State {
 
 /// The grants of one key.
 #[derive(Default)]
-struct Log {
+struct GrantLog {
     /// The permits of each grant, by its time in ms and its number.
     grants: BTreeMap<(u64, u64), u32>,
     /// The sum of all permits.
@@ -105,7 +105,7 @@ struct Log {
 }
 
 /// The payload of a reservation: the hash of the key, the time and the number of the grant.
-type Granted = ([u64; 2], (u64, u64));
+type LoggedGrant = ([u64; 2], (u64, u64));
 
 impl PermitLog {
     /// A limiter whose keys all have this rate, called `redisson`, for up to 100,000 keys. The type
@@ -164,7 +164,7 @@ impl PermitLog {
     /// Releases permits of the oldest grants of `key`, and returns their number, like
     /// [`RRateLimiter::release`](super::RRateLimiter::release).
     pub fn release(&self, key: &str, permits: u64) -> u64 {
-        let release = |log: &mut Log, now| {
+        let release = |log: &mut GrantLog, now| {
             let live = millis(now).saturating_add(1).saturating_sub(self.interval());
             let mut freed = 0;
             while freed < permits
@@ -189,7 +189,7 @@ impl PermitLog {
     fn update<T>(
         &self,
         key: [u64; 2],
-        change: impl FnOnce(&mut Log, Duration) -> T,
+        change: impl FnOnce(&mut GrantLog, Duration) -> T,
     ) -> Result<T, Error> {
         let mut state = lock(&self.logs.state);
         // Read under the lock: otherwise a decision that overtakes this one would be in its future.
@@ -220,7 +220,7 @@ impl PermitLog {
         };
         self.update(key, |log, now| {
             if operation == Some(Operation::Reset) {
-                *log = Log::default();
+                *log = GrantLog::default();
                 return self.decision(log, now, Outcome::Allow);
             }
             let is_penalty = operation.is_some() && permits != Some(0);
@@ -248,12 +248,12 @@ impl PermitLog {
             if is_penalty {
                 return decision;
             }
-            let granted: Granted = (key, grant);
+            let granted: LoggedGrant = (key, grant);
             decision.with_reservation(Reservation::new(self.owner, permits.into(), granted))
         })
     }
 
-    fn decision(&self, log: &Log, now: Duration, outcome: Outcome) -> Decision {
+    fn decision(&self, log: &GrantLog, now: Duration, outcome: Outcome) -> Decision {
         let taken = log.taken - log.expired(self.interval(), now);
         let remaining = self.rate.permits().saturating_sub(taken);
         let decision = Decision::new(outcome)
@@ -294,7 +294,7 @@ impl Limiter for PermitLog {
         if actual >= cost {
             return Ok(Settlement::not_taken(actual - cost));
         }
-        let (key, grant) = reservation.into_payload::<Granted>()?;
+        let (key, grant) = reservation.into_payload::<LoggedGrant>()?;
         let given_back = self.update(key, |log, _| log.give_back(grant, cost - actual));
         Ok(Settlement::gave_back(given_back.unwrap_or_default()))
     }
@@ -328,7 +328,7 @@ impl State {
     }
 }
 
-impl Log {
+impl GrantLog {
     /// Removes expired grants.
     fn expire(&mut self, interval: u64, now: Duration) {
         while let Some(oldest) = self.grants.first_entry()

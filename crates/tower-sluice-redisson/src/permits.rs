@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_sluice::limiter::Reservation;
 use tower_sluice::{Error, ErrorKind, LimiterExt, Refusal};
 
-use super::messages::Request;
+use super::messages::PermitCall;
 use super::rate::INEXACT;
 use super::rate_limiter::RRateLimiter;
 
@@ -143,7 +143,7 @@ impl RRateLimiter {
         while freed < permits {
             // One call releases at most thousands of members.
             let rest = (permits - freed).min(INEXACT);
-            let request = Request::new(&self.keys, "release", [rest.to_string()]);
+            let request = PermitCall::new(&self.keys, "release", [rest.to_string()]);
             let inner = &self.redisson.inner;
             let deadline = inner.deadline();
             let call = || inner.sender.call(&request, deadline);

@@ -39,7 +39,7 @@ pub(super) struct Queues {
 
 #[derive(Default)]
 struct State {
-    by_name: HashMap<String, Queue>,
+    by_name: HashMap<String, NameQueue>,
     /// The number of queues from which on idle queues are dropped.
     sweep_at: usize,
     /// The earliest instant at which idle queues are dropped again.
@@ -47,7 +47,7 @@ struct State {
 }
 
 /// The last refusal under a name, and the callers that ask and wait.
-struct Queue {
+struct NameQueue {
     refusal: KnownRefusal,
     /// The permits that were free after the last admission.
     free_permits: u64,
@@ -114,7 +114,7 @@ impl KnownRefusal {
 }
 
 /// The next step of a caller.
-pub(super) enum Turn {
+pub(super) enum CallerTurn {
     /// The caller asks now, and reports the result to the attempt.
     Ask(Attempt),
     /// The caller comes back after this time.
@@ -139,10 +139,10 @@ impl Queues {
         permits: u32,
         wait_until: Option<Instant>,
         end: Instant,
-    ) -> Turn {
+    ) -> CallerTurn {
         let ask = |is_counted| {
             let (queues, name) = (Arc::clone(self), name.to_owned());
-            Turn::Ask(Attempt { queues, name, permits, is_counted })
+            CallerTurn::Ask(Attempt { queues, name, permits, is_counted })
         };
         loop {
             // Dropped after the lock: the last sender drops its waker.
@@ -161,7 +161,7 @@ impl Queues {
                     return ask(queue.count(permits));
                 }
                 if let Some(pause) = queue.refusal.pause(permits, now) {
-                    return Turn::Wait(pause);
+                    return CallerTurn::Wait(pause);
                 }
                 if queue.requested_permits == 0
                     || queue.requested_permits + u64::from(permits) <= queue.free_permits
@@ -218,7 +218,7 @@ impl Queues {
     }
 }
 
-impl Queue {
+impl NameQueue {
     fn count(&mut self, permits: u32) -> bool {
         self.requested_permits += u64::from(permits);
         true
@@ -273,7 +273,7 @@ impl Attempt {
             return;
         }
         let refusal = KnownRefusal { permits, until: now + wait, at: now, rate };
-        let queue = by_name.entry(self.name.clone()).or_insert_with(|| Queue {
+        let queue = by_name.entry(self.name.clone()).or_insert_with(|| NameQueue {
             refusal,
             free_permits: 0,
             requested_permits: 0,
@@ -312,21 +312,21 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
     const WAIT: Duration = Duration::from_millis(100);
 
-    async fn turn(queues: &Arc<Queues>, permits: u32) -> Turn {
+    async fn turn(queues: &Arc<Queues>, permits: u32) -> CallerTurn {
         queues.turn("r", permits, None, Instant::now() + MINUTE).await
     }
 
     async fn attempt(queues: &Arc<Queues>, permits: u32) -> Attempt {
         match turn(queues, permits).await {
-            Turn::Ask(attempt) => attempt,
-            Turn::Wait(pause) => panic!("only after {pause:?}"),
+            CallerTurn::Ask(attempt) => attempt,
+            CallerTurn::Wait(pause) => panic!("only after {pause:?}"),
         }
     }
 
     async fn pause(queues: &Arc<Queues>, permits: u32) -> Duration {
         match turn(queues, permits).await {
-            Turn::Ask(_) => panic!("asks"),
-            Turn::Wait(pause) => pause,
+            CallerTurn::Ask(_) => panic!("asks"),
+            CallerTurn::Wait(pause) => pause,
         }
     }
 
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(pause(&queues, 9).await, WAIT / 2, "a refusal of one covers nine");
         let impatient =
             queues.turn("r", 1, Some(Instant::now() + WAIT / 4), Instant::now() + MINUTE).await;
-        assert!(matches!(impatient, Turn::Ask(_)), "only Redis refuses");
+        assert!(matches!(impatient, CallerTurn::Ask(_)), "only Redis refuses");
         drop(attempt(&queues, 10).await);
         queues.forget_refusal("r");
         drop(attempt(&queues, 1).await);
@@ -414,7 +414,7 @@ mod tests {
         let second = second.await.unwrap();
         let begun = Instant::now();
         let third = queues.turn("r", 1, None, begun + WAIT).await;
-        assert!(matches!(third, Turn::Ask(_)));
+        assert!(matches!(third, CallerTurn::Ask(_)));
         assert!(begun.elapsed() >= WAIT);
         drop(second);
     }
@@ -479,8 +479,8 @@ mod tests {
         let queues = Arc::new(Queues::default());
         let refuse =
             async |name: String| match queues.turn(&name, 1, None, Instant::now() + MINUTE).await {
-                Turn::Ask(attempt) => attempt.refused(WAIT, 9),
-                Turn::Wait(_) => panic!("a name of its own"),
+                CallerTurn::Ask(attempt) => attempt.refused(WAIT, 9),
+                CallerTurn::Wait(_) => panic!("a name of its own"),
             };
         for number in 0..SWEEP_FROM {
             refuse(number.to_string()).await;
@@ -501,7 +501,7 @@ mod tests {
         let begun = Instant::now();
         for _ in 0..5 {
             let attempt = queues.turn("r", 1, Some(begun + WAIT), begun + MINUTE).await;
-            assert!(matches!(attempt, Turn::Ask(_)));
+            assert!(matches!(attempt, CallerTurn::Ask(_)));
         }
         assert_eq!(begun.elapsed(), Duration::ZERO);
         drop(first);
@@ -518,7 +518,7 @@ mod tests {
         // A name of this length has no queue.
         let long = "x".repeat(MAX_NAME_LENGTH + 1);
         let turn = queues.turn(&long, 1, None, Instant::now()).await;
-        if let Turn::Ask(attempt) = turn {
+        if let CallerTurn::Ask(attempt) = turn {
             attempt.refused(MINUTE, 9);
         }
         assert_eq!(lock(&queues.state).by_name.len(), 1);

@@ -8,7 +8,7 @@ use tower_sluice::{Charge, Error, ErrorKind, Limiter};
 
 use super::Redisson;
 use super::keys::Keys;
-use super::messages::Request;
+use super::messages::PermitCall;
 use super::messages::{NO_CONFIGURATION, ScriptReply};
 use super::rate::{MAX_MILLIS, Rate, millis};
 
@@ -188,7 +188,7 @@ impl RRateLimiter {
         operation: &'static str,
         arguments: impl IntoIterator<Item = T>,
     ) -> Result<ScriptReply, Error> {
-        let request = Request::new(&self.keys, operation, arguments);
+        let request = PermitCall::new(&self.keys, operation, arguments);
         self.redisson.inner.sender.call(&request, self.deadline()).await
     }
 

@@ -12,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tower_sluice::{Error, ErrorKind, Pool};
 
-use super::clock::{Clock, instant, system_time};
-use super::messages::{Request, ScriptReply};
+use super::clock::{EpochClock, instant, system_time};
+use super::messages::{PermitCall, ScriptReply};
 
 /// The most requests in flight, including those whose replies are late.
 const MAX_IN_FLIGHT: usize = 16_384;
@@ -23,7 +23,7 @@ const MAX_IN_FLIGHT: usize = 16_384;
 pub(super) struct Sender {
     pub(super) pool: Pool,
     /// The caller's clock; `None`: the server's.
-    pub(super) clock: Option<Clock>,
+    pub(super) clock: Option<EpochClock>,
     script: Script,
     in_flight: Arc<Semaphore>,
 }
@@ -34,7 +34,7 @@ pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Value, Failure
 impl Sender {
     pub(super) fn new(pool: Pool) -> Self {
         let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
-        let clock = pool.has_caller_clock().then(|| Arc::new(system_time) as Clock);
+        let clock = pool.has_caller_clock().then(|| Arc::new(system_time) as EpochClock);
         let script = concat!(
             include_str!("../scripts/redisson.lua"),
             include_str!("../scripts/redisson_settings.lua"),
@@ -45,7 +45,7 @@ impl Sender {
     /// Sends a request and awaits its reply.
     pub(super) async fn call(
         &self,
-        request: &Request,
+        request: &PermitCall,
         deadline: Instant,
     ) -> Result<ScriptReply, Error> {
         let _in_flight = self.in_flight_permit()?;
@@ -55,7 +55,7 @@ impl Sender {
     /// Works like [`call`](Self::call), for a request that already counts as in flight.
     pub(super) async fn exchange(
         &self,
-        request: &Request,
+        request: &PermitCall,
         deadline: Instant,
     ) -> Result<ScriptReply, Error> {
         let reply = self.send(request, deadline, || ())?.await;
@@ -77,13 +77,13 @@ impl Sender {
     /// Returns the reply to a request. Calls `connected` right before it is sent.
     pub(super) fn send(
         &self,
-        request: &Request,
+        request: &PermitCall,
         deadline: Instant,
         connected: impl FnOnce() + Send + 'static,
     ) -> Result<PendingReply, Error> {
         let now = self.clock.as_ref().map(|clock| instant(clock())).transpose()?;
         let now = now.map(|now| now.to_string()).unwrap_or_default();
-        let Request { keys, operation, arguments } = request.clone();
+        let PermitCall { keys, operation, arguments } = request.clone();
         let words = [vec![now.into_bytes(), operation.as_bytes().to_vec()], arguments].concat();
         let (client, script) = (self.pool.client().clone(), self.script.clone());
         Ok(Box::pin(async move {

@@ -16,7 +16,7 @@ use tower_sluice::Error;
 
 use super::grant::GrantId;
 use super::keys::Keys;
-use super::messages::{DONE, Request, ScriptReply};
+use super::messages::{DONE, PermitCall, ScriptReply};
 use super::sender::{PendingReply, Sender};
 
 /// The time for which a late reply is awaited after its deadline, and the time of a refund.
@@ -35,10 +35,10 @@ impl Sender {
         grant: GrantId,
         deadline: Instant,
     ) -> Result<ScriptReply, Error> {
-        let request = Request::acquire(keys, permits, &grant);
+        let request = PermitCall::acquire(keys, permits, &grant);
         let mut guard = RefundOnDrop {
             sender: self,
-            refund: Request::refund(keys, permits, &grant, permits),
+            refund: PermitCall::refund(keys, permits, &grant, permits),
             in_flight: Some(self.in_flight_permit()?),
             pending: None,
             is_sent: Arc::default(),
@@ -83,7 +83,7 @@ impl Sender {
 /// Refunds a grant when it is dropped, if that is needed.
 struct RefundOnDrop<'a> {
     sender: &'a Sender,
-    refund: Request,
+    refund: PermitCall,
     /// Counts the request as in flight.
     in_flight: Option<OwnedSemaphorePermit>,
     /// The reply to the last request, if it may still come.

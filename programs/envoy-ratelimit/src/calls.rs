@@ -37,19 +37,19 @@ const BEGIN: usize = 16 << 10;
 
 /// The numbers of all callers, or those of one connection.
 #[derive(Debug, Default)]
-struct Held {
-    calls: Counts,
-    streams: Counts,
+struct HeldCounts {
+    calls: CallCounts,
+    streams: CallCounts,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct CallCounts {
     calls: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-impl Held {
-    fn of(&self, is_stream: bool) -> &Counts {
+impl HeldCounts {
+    fn of(&self, is_stream: bool) -> &CallCounts {
         if is_stream { &self.streams } else { &self.calls }
     }
 }
@@ -74,7 +74,7 @@ fn give_back(all: &AtomicUsize, own: &AtomicUsize, count: usize) {
 /// Routes whose calls are bounded. Clones share the bounds.
 #[derive(Clone)]
 pub(crate) struct Calls {
-    held: Arc<Held>,
+    held: Arc<HeldCounts>,
     routes: Router,
     /// The time until an answer begins.
     time: Duration,
@@ -106,7 +106,8 @@ impl Service<Request<Sent>> for Calls {
         let (refuse, time) = (self.refuse, self.time);
         let exchange = request.body().exchange();
         let is_stream = grpc::is_stream(request.uri().path());
-        let Some(call) = Call::begin(&self.held, Arc::clone(&exchange.caller), is_stream) else {
+        let Some(call) = RunningCall::begin(&self.held, Arc::clone(&exchange.caller), is_stream)
+        else {
             // Nothing of it is kept until its message ends.
             exchange.cut();
             return Box::pin(async move { Ok(refuse(&full())) });
@@ -117,9 +118,8 @@ impl Service<Request<Sent>> for Calls {
         let answering = self.routes.call(request);
         Box::pin(async move {
             match tokio::time::timeout(time, answering).await {
-                Ok(answer) => {
-                    answer.map(|answer| answer.map(|body| Body::new(Answer { body, _call: call })))
-                }
+                Ok(answer) => answer
+                    .map(|answer| answer.map(|body| Body::new(CallBody { body, _call: call }))),
                 Err(_) => Ok(refuse(&Status::deadline_exceeded("the call takes too long"))),
             }
         })
@@ -131,8 +131,8 @@ pub(crate) fn full() -> Status {
 }
 
 /// A call, until its message and its answer are gone. The request has it among its extensions.
-pub(crate) struct Call {
-    all: Arc<Held>,
+pub(crate) struct RunningCall {
+    all: Arc<HeldCounts>,
     caller: Arc<Caller>,
     is_stream: bool,
     /// The bytes of the message so far.
@@ -141,18 +141,18 @@ pub(crate) struct Call {
     bytes: AtomicUsize,
 }
 
-impl Call {
-    fn begin(all: &Arc<Held>, caller: Arc<Caller>, is_stream: bool) -> Option<Arc<Self>> {
+impl RunningCall {
+    fn begin(all: &Arc<HeldCounts>, caller: Arc<Caller>, is_stream: bool) -> Option<Arc<Self>> {
         let (seen, bytes) = Default::default();
         let most = if is_stream { MOST_STREAMS } else { MOST_CALLS };
-        let own = caller.own::<Held>().of(is_stream);
+        let own = caller.own::<HeldCounts>().of(is_stream);
         let is_taken = take(&all.of(is_stream).calls, &own.calls, most, SHARE, 1);
         is_taken.then(|| Arc::new(Self { all: Arc::clone(all), caller, is_stream, seen, bytes }))
     }
 
     /// All of its kind, and those of its connection.
-    fn counts(&self) -> (&Counts, &Counts) {
-        (self.all.of(self.is_stream), self.caller.own::<Held>().of(self.is_stream))
+    fn counts(&self) -> (&CallCounts, &CallCounts) {
+        (self.all.of(self.is_stream), self.caller.own::<HeldCounts>().of(self.is_stream))
     }
 
     /// Counts bytes of the message, or of what is made of it.
@@ -169,7 +169,7 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         let (all, own) = self.counts();
         give_back(&all.calls, &own.calls, 1);
@@ -180,7 +180,7 @@ impl Drop for Call {
 /// The message of a call, whose bytes count.
 struct Message {
     body: Sent,
-    call: Arc<Call>,
+    call: Arc<RunningCall>,
 }
 
 impl http_body::Body for Message {
@@ -209,12 +209,12 @@ impl http_body::Body for Message {
 }
 
 /// The answer of a call.
-struct Answer {
+struct CallBody {
     body: Body,
-    _call: Arc<Call>,
+    _call: Arc<RunningCall>,
 }
 
-impl http_body::Body for Answer {
+impl http_body::Body for CallBody {
     type Data = Bytes;
     type Error = axum::Error;
 

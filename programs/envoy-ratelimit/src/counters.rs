@@ -66,7 +66,7 @@ pub(crate) struct State {
 
 /// What is done to counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum CounterUse {
     /// Takes the costs of all, or nothing.
     Take,
     /// Takes nothing.
@@ -77,10 +77,10 @@ pub(crate) enum Way {
 
 /// All counters. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Counters(Arc<Store>);
+pub(crate) struct Counters(Arc<CounterStore>);
 
 #[derive(Debug)]
-enum Store {
+enum CounterStore {
     Redis {
         window: Redis<AnyAlgorithm>,
         bucket: Redis<AnyAlgorithm>,
@@ -148,7 +148,7 @@ impl Counters {
         let redis = |algorithm| {
             Redis::<AnyAlgorithm>::new(NAME, algorithm, pool.clone()).decision_timeout(time)
         };
-        Ok(Self(Arc::new(Store::Redis {
+        Ok(Self(Arc::new(CounterStore::Redis {
             window: redis(window),
             bucket: redis(bucket),
             breaker: Breaker::new().name(NAME),
@@ -162,13 +162,17 @@ impl Counters {
         let (window, bucket) = algorithms();
         let memory = |algorithm| Memory::new(NAME, algorithm).max_keys(MAX_KEYS).metrics(NAME);
         let (window, bucket) = (memory(window), memory(bucket));
-        Self(Arc::new(Store::Memory { window, bucket, alone: RwLock::default() }))
+        Self(Arc::new(CounterStore::Memory { window, bucket, alone: RwLock::default() }))
     }
 
     /// Asks these counters, each once. Returns whether all admitted, and their states in order.
-    pub(crate) async fn ask(&self, way: Way, asks: &[Ask]) -> Result<(bool, Vec<State>), Error> {
+    pub(crate) async fn ask(
+        &self,
+        way: CounterUse,
+        asks: &[Ask],
+    ) -> Result<(bool, Vec<State>), Error> {
         match &*self.0 {
-            Store::Memory { window, bucket, alone } => {
+            CounterStore::Memory { window, bucket, alone } => {
                 let of = |ask: &Ask| if ask.is_bucket { bucket } else { window };
                 if asks.len() == 1 {
                     let _others = alone.read().unwrap_or_else(PoisonError::into_inner);
@@ -177,7 +181,7 @@ impl Counters {
                 let _nobody = alone.write().unwrap_or_else(PoisonError::into_inner);
                 in_turn(way, asks, of)
             }
-            Store::Redis { local, .. } => match (self.ask_redis(way, asks).await, local) {
+            CounterStore::Redis { local, .. } => match (self.ask_redis(way, asks).await, local) {
                 (Err(error), Some(local)) if error.kind() == ErrorKind::Infrastructure => {
                     // Counters of a process have no further fallback.
                     Box::pin(local.ask(way, asks)).await
@@ -189,7 +193,7 @@ impl Counters {
 
     /// Asks in one call for each eight counters. Several calls run beside one another; where one
     /// refuses, what the others took is given back.
-    async fn ask_redis(&self, way: Way, asks: &[Ask]) -> Result<(bool, Vec<State>), Error> {
+    async fn ask_redis(&self, way: CounterUse, asks: &[Ask]) -> Result<(bool, Vec<State>), Error> {
         let mut order: Vec<usize> = (0..asks.len()).collect();
         // Alike sets of members share a limiter, and so its batches.
         order.sort_by_key(|index| asks[*index].is_bucket);
@@ -200,13 +204,13 @@ impl Counters {
                 [index] => charge(&asks[*index]),
                 _ => Charge::several(places.iter().map(|index| charge(&asks[*index]))),
             };
-            call(&limiter, way, &charge).map_ok(move |decision| Decided { limiter, decision })
+            call(&limiter, way, &charge).map_ok(move |decision| RedisDecision { limiter, decision })
         });
         let mut states = vec![State::default(); asks.len()];
         let mut answers = join_all(calls).await;
         let mut is_admitted = true;
         for (answer, places) in answers.iter().zip(order.chunks(IN_ONE_CALL)) {
-            let Ok(Decided { decision, .. }) = answer else {
+            let Ok(RedisDecision { decision, .. }) = answer else {
                 is_admitted = false;
                 continue;
             };
@@ -234,7 +238,7 @@ impl Counters {
 
     /// The limiter over so many windows and buckets: one to eight in all.
     fn limiter(&self, windows: usize, buckets: usize) -> Boxed {
-        let Store::Redis { window, bucket, breaker, known, .. } = &*self.0 else {
+        let CounterStore::Redis { window, bucket, breaker, known, .. } = &*self.0 else {
             unreachable!("only Redis has them")
         };
         let limiter = known[windows * (IN_ONE_CALL + 1) + buckets].get_or_init(|| {
@@ -262,12 +266,12 @@ impl Counters {
 
 /// The decision of one call of several. What it took goes back if the request ends before the other
 /// calls are answered.
-struct Decided {
+struct RedisDecision {
     limiter: Boxed,
     decision: Decision,
 }
 
-impl Drop for Decided {
+impl Drop for RedisDecision {
     fn drop(&mut self) {
         if let Some(taken) = self.decision.take_reservation() {
             drop(self.limiter.settle(taken, 0));
@@ -295,13 +299,13 @@ fn state_of(decision: &Decision, remaining: Option<u64>, reset_after: Option<Dur
 
 fn call<L: Limiter<Future: Send + 'static>>(
     limiter: &L,
-    way: Way,
+    way: CounterUse,
     charge: &Charge,
 ) -> impl Future<Output = Result<Decision, Error>> + Send + use<L> {
     let operation = match way {
-        Way::Take => return limiter.check(charge).right_future(),
-        Way::Look => Operation::Estimate,
-        Way::Spend => Operation::Penalize,
+        CounterUse::Take => return limiter.check(charge).right_future(),
+        CounterUse::Look => Operation::Estimate,
+        CounterUse::Spend => Operation::Penalize,
     };
     let asked = limiter.operate(operation, charge);
     async move {
@@ -314,7 +318,7 @@ fn call<L: Limiter<Future: Send + 'static>>(
 /// Asks a limiter in this process, which answers when it is polled first.
 fn at_once(
     limiter: &Metered<Memory<AnyAlgorithm>>,
-    way: Way,
+    way: CounterUse,
     ask: &Ask,
 ) -> Result<Decision, Error> {
     let answer = call(limiter, way, &charge(ask)).now_or_never();
@@ -324,7 +328,7 @@ fn at_once(
 /// Asks limiters in this process, one after another, while nobody else does. If one refuses, those
 /// after it are looked at, and what the ones before it took is given back.
 fn in_turn<'a>(
-    way: Way,
+    way: CounterUse,
     asks: &[Ask],
     of: impl Fn(&Ask) -> &'a Metered<Memory<AnyAlgorithm>>,
 ) -> Result<(bool, Vec<State>), Error> {
@@ -332,14 +336,14 @@ fn in_turn<'a>(
     let mut answer = Ok(());
     let mut is_admitted = true;
     for ask in asks {
-        let way = if is_admitted || way == Way::Spend { way } else { Way::Look };
+        let way = if is_admitted || way == CounterUse::Spend { way } else { CounterUse::Look };
         match at_once(of(ask), way, ask) {
             Ok(mut decision) => {
                 let (remaining, reset_after) = (decision.remaining(), decision.reset_after());
                 let state = state_of(&decision, remaining, reset_after);
                 is_admitted &= decision.is_admitted();
                 states.push(state);
-                if way == Way::Take {
+                if way == CounterUse::Take {
                     taken.push(decision.take_reservation());
                 }
             }
@@ -404,7 +408,7 @@ mod tests {
         let limiter = Memory::new("one", FixedWindow::new(Quota::per_hour(10)).anchored()).boxed();
         let charge = Charge::new("key").cost(4);
         let decision = limiter.check(&charge).await.unwrap();
-        drop(Decided { limiter: limiter.clone(), decision });
+        drop(RedisDecision { limiter: limiter.clone(), decision });
         let left = limiter.estimate(Charge::new("key")).await.unwrap().remaining();
         assert_eq!(left, Some(10));
     }
@@ -413,15 +417,15 @@ mod tests {
     async fn a_refusal_takes_nothing_and_says_what_is_left() {
         let counters = Counters::in_memory();
         let left = |states: Vec<State>| states.iter().map(|one| one.remaining).collect::<Vec<_>>();
-        let (admitted, states) = counters.ask(Way::Take, &asks(&[3, 10, 1])).await.unwrap();
+        let (admitted, states) = counters.ask(CounterUse::Take, &asks(&[3, 10, 1])).await.unwrap();
         assert!(admitted);
         assert_eq!(left(states), [7, 0, 9]);
-        let (admitted, states) = counters.ask(Way::Take, &asks(&[3, 1, 1])).await.unwrap();
+        let (admitted, states) = counters.ask(CounterUse::Take, &asks(&[3, 1, 1])).await.unwrap();
         assert!(!admitted);
         assert_eq!(left(states), [7, 0, 9]);
-        let (_, states) = counters.ask(Way::Look, &asks(&[1, 1, 1])).await.unwrap();
+        let (_, states) = counters.ask(CounterUse::Look, &asks(&[1, 1, 1])).await.unwrap();
         assert_eq!(left(states), [7, 0, 9]);
-        let (_, states) = counters.ask(Way::Spend, &asks(&[9, 1, 1])).await.unwrap();
+        let (_, states) = counters.ask(CounterUse::Spend, &asks(&[9, 1, 1])).await.unwrap();
         assert_eq!(left(states), [0, 0, 8]);
     }
 
@@ -431,9 +435,9 @@ mod tests {
         let counters = Counters::in_memory();
         let year = Duration::from_secs(365 * 86_400);
         let ask = |cost| [Ask::window("a".into(), 10_007, year, cost)];
-        assert!(counters.ask(Way::Take, &ask(10_000)).await.unwrap().0);
-        assert!(!counters.ask(Way::Take, &ask(8)).await.unwrap().0);
-        let (admitted, states) = counters.ask(Way::Take, &ask(7)).await.unwrap();
+        assert!(counters.ask(CounterUse::Take, &ask(10_000)).await.unwrap().0);
+        assert!(!counters.ask(CounterUse::Take, &ask(8)).await.unwrap().0);
+        let (admitted, states) = counters.ask(CounterUse::Take, &ask(7)).await.unwrap();
         assert!(admitted, "nothing stayed taken");
         assert_eq!(states[0].remaining, 0);
         for limit in [0, 4_294_967_291, 4_294_967_295, u64::MAX] {

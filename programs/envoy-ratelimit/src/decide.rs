@@ -21,11 +21,11 @@ use envoy_types::pb::google::protobuf::Duration as ProtobufDuration;
 use tonic::Status;
 use tower_sluice::{Error, ErrorKind, Quota};
 
-use crate::counters::{Ask, Counters, State, Way, key};
+use crate::counters::{Ask, CounterUse, Counters, State, key};
 use crate::limit::{Counting, Limit, Unit};
 use crate::rules::{Match, Mode};
-use crate::stats::{Counts, Labels, Stats};
-use crate::table::Table;
+use crate::stats::{Labels, RuleCounts, Stats};
+use crate::table::RuleTable;
 
 /// The most hits that one claim counts: more than any limit, and so as good as all of them.
 const MOST_HITS: u64 = 1 << 34;
@@ -39,7 +39,7 @@ const ROUNDS: usize = 6;
 /// Decides about requests. Clones are one.
 #[derive(Clone, Debug)]
 pub(crate) struct Decider {
-    pub(crate) table: Arc<ArcSwap<Table>>,
+    pub(crate) table: Arc<ArcSwap<RuleTable>>,
     pub(crate) counters: Counters,
     pub(crate) stats: Arc<Stats>,
     /// The time until an answer.
@@ -50,7 +50,7 @@ pub(crate) struct Decider {
 }
 
 /// What a descriptor comes to.
-enum Found<'a> {
+enum DescriptorLimit<'a> {
     /// No rule, or one that is replaced.
     Free,
     Unlimited(Match<'a>),
@@ -74,7 +74,7 @@ struct Claim {
 
 /// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum ClaimOutcome {
     Over,
     /// The units that are left after it.
     Left(u64),
@@ -99,7 +99,10 @@ impl Decider {
     ///
     /// `INVALID_ARGUMENT` for a request that nobody can decide about, `UNAVAILABLE` while the
     /// counters do not answer.
-    pub(crate) async fn decide(&self, request: &RateLimitRequest) -> Result<Answer, Status> {
+    pub(crate) async fn decide(
+        &self,
+        request: &RateLimitRequest,
+    ) -> Result<RateLimitAnswer, Status> {
         let begun = std::time::Instant::now();
         let late = |_| Err(Status::unavailable("the counters did not answer in time"));
         let answer =
@@ -108,7 +111,7 @@ impl Decider {
         answer
     }
 
-    async fn answer(&self, request: &RateLimitRequest) -> Result<Answer, Status> {
+    async fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitAnswer, Status> {
         let invalid = |why: &str| Err(Status::invalid_argument(why));
         if request.domain.is_empty() {
             return invalid("the domain is empty");
@@ -132,7 +135,7 @@ impl Decider {
         for (index, (found, descriptor)) in found.iter().zip(&request.descriptors).enumerate() {
             others_turn(index).await;
             claims.push(match found {
-                Found::Limited { limit, mode, rule } => Some(Claim {
+                DescriptorLimit::Limited { limit, mode, rule } => Some(Claim {
                     counter: counter(&mut counters, &mut known, request, descriptor, limit, rule),
                     room: room(limit),
                     cost: hits(descriptor),
@@ -152,15 +155,15 @@ impl Decider {
         if is_over && self.in_shadow {
             self.stats.shadowed.increment(1);
         }
-        Ok(Answer::new(response, is_over && !self.in_shadow))
+        Ok(RateLimitAnswer::new(response, is_over && !self.in_shadow))
     }
 
     /// The rule of each descriptor, without those that others replace.
     async fn found<'a>(
         &self,
-        table: &'a Table,
+        table: &'a RuleTable,
         request: &RateLimitRequest,
-    ) -> Result<Vec<Found<'a>>, Status> {
+    ) -> Result<Vec<DescriptorLimit<'a>>, Status> {
         let domain = table.domain(&request.domain);
         if domain.is_none() {
             self.stats.not_found.increment(1);
@@ -170,15 +173,17 @@ impl Decider {
             others_turn(index).await;
             let limit = own_limit(descriptor)?;
             all.push(match (domain, limit) {
-                (None, _) => Found::Free,
-                (Some(_), Some(limit)) => {
-                    Found::Limited { limit: Cow::Owned(limit), mode: Mode::Limit, rule: None }
-                }
+                (None, _) => DescriptorLimit::Free,
+                (Some(_), Some(limit)) => DescriptorLimit::Limited {
+                    limit: Cow::Owned(limit),
+                    mode: Mode::Limit,
+                    rule: None,
+                },
                 (Some(domain), None) => match domain.find(entries(descriptor)) {
-                    None => Found::Free,
+                    None => DescriptorLimit::Free,
                     Some(rule) => match &rule.limit.limit {
-                        None => Found::Unlimited(rule),
-                        Some(limit) => Found::Limited {
+                        None => DescriptorLimit::Unlimited(rule),
+                        Some(limit) => DescriptorLimit::Limited {
                             limit: Cow::Borrowed(limit),
                             mode: rule.limit.mode,
                             rule: Some(rule),
@@ -190,20 +195,22 @@ impl Decider {
         let replaced: HashSet<&str> = all
             .iter()
             .filter_map(|one| match one {
-                Found::Limited { rule, .. } => rule.as_ref(),
-                Found::Unlimited(rule) => Some(rule),
-                Found::Free => None,
+                DescriptorLimit::Limited { rule, .. } => rule.as_ref(),
+                DescriptorLimit::Unlimited(rule) => Some(rule),
+                DescriptorLimit::Free => None,
             })
             .flat_map(|rule| rule.limit.replaces.iter().map(String::as_str))
             .collect();
         if !replaced.is_empty() {
             for one in &mut all {
                 let is_replaced = match one {
-                    Found::Limited { rule: Some(rule), .. } => rule.limit.is_one_of(&replaced),
+                    DescriptorLimit::Limited { rule: Some(rule), .. } => {
+                        rule.limit.is_one_of(&replaced)
+                    }
                     _ => false,
                 };
                 if is_replaced {
-                    *one = Found::Free;
+                    *one = DescriptorLimit::Free;
                 }
             }
         }
@@ -214,9 +221,9 @@ impl Decider {
     fn response(
         &self,
         request: &RateLimitRequest,
-        found: &[Found<'_>],
+        found: &[DescriptorLimit<'_>],
         claims: &[Option<Claim>],
-        outcomes: &[Outcome],
+        outcomes: &[ClaimOutcome],
         counters: &[Counter],
         hits: impl Fn(&RateLimitDescriptor) -> u64,
     ) -> RateLimitResponse {
@@ -225,9 +232,9 @@ impl Decider {
         let (mut shown, mut least) = (None, u32::MAX);
         for (index, (found, claim)) in found.iter().zip(claims).enumerate() {
             let hits = hits(&request.descriptors[index]);
-            let Found::Limited { limit, mode, rule } = found else {
-                let is_free = matches!(found, Found::Free);
-                if let Found::Unlimited(rule) = found {
+            let DescriptorLimit::Limited { limit, mode, rule } = found else {
+                let is_free = matches!(found, DescriptorLimit::Free);
+                if let DescriptorLimit::Unlimited(rule) = found {
                     self.counts(&request.domain, Some(rule)).unlimited(hits);
                 }
                 statuses.push(DescriptorStatus {
@@ -240,12 +247,12 @@ impl Decider {
             let (Some(claim), Some(outcome)) = (claim, outcomes.next()) else { continue };
             let counts = self.counts(&request.domain, rule.as_ref());
             let (code, left) = match *outcome {
-                Outcome::Over => {
+                ClaimOutcome::Over => {
                     counts.over(hits, *mode == Mode::Shadow);
                     let code = if *mode == Mode::Shadow { Code::Ok } else { Code::OverLimit };
                     (code, 0)
                 }
-                Outcome::Left(left) => {
+                ClaimOutcome::Left(left) => {
                     counts.within(hits, claim.room, left);
                     (Code::Ok, u32::try_from(left).unwrap_or(u32::MAX))
                 }
@@ -274,7 +281,7 @@ impl Decider {
         RateLimitResponse { statuses, response_headers_to_add, ..RateLimitResponse::default() }
     }
 
-    fn counts(&self, domain: &str, rule: Option<&Match<'_>>) -> Arc<Counts> {
+    fn counts(&self, domain: &str, rule: Option<&Match<'_>>) -> Arc<RuleCounts> {
         match rule {
             None => self.stats.rule(&Labels::of_overrides(domain)),
             Some(Match { labels: Some(labels), .. }) => self.stats.values(labels),
@@ -299,12 +306,12 @@ async fn others_turn(index: usize) {
 
 /// A response, and whether it refuses.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct RateLimitAnswer {
     pub(crate) response: RateLimitResponse,
     pub(crate) is_over: bool,
 }
 
-impl Answer {
+impl RateLimitAnswer {
     fn new(response: RateLimitResponse, is_over: bool) -> Self {
         let code = if is_over { Code::OverLimit } else { Code::Ok };
         Self { response: RateLimitResponse { overall_code: code.into(), ..response }, is_over }
@@ -406,7 +413,7 @@ async fn take(
     store: &Counters,
     claims: &[Claim],
     counters: &mut [Counter],
-) -> Result<Vec<Outcome>, Error> {
+) -> Result<Vec<ClaimOutcome>, Error> {
     // Those that do not fit, and must not refuse.
     let mut left_out: Vec<bool> =
         claims.iter().map(|claim| claim.mode != Mode::Limit && claim.cost > claim.room).collect();
@@ -422,11 +429,11 @@ async fn take(
             let seen = asked.iter().map(|one| one.counter).filter(|place| fits[*place]);
             look(store, seen, counters).await?;
         } else {
-            let ask = |one: &Asked| counters[one.counter].ask(Some(one.limit), one.cost);
+            let ask = |one: &CounterClaims| counters[one.counter].ask(Some(one.limit), one.cost);
             let asks: Vec<Ask> = asked.iter().map(ask).collect();
             let (is_admitted, states) = match &asks[..] {
                 [] => (true, Vec::new()),
-                asks => store.ask(Way::Take, asks).await?,
+                asks => store.ask(CounterUse::Take, asks).await?,
             };
             let mut is_unknown = false;
             for ((one, ask), state) in asked.iter().zip(&asks).zip(&states) {
@@ -447,14 +454,14 @@ async fn take(
         let mut outcomes = judge(claims, &left_out, counters, false);
         if is_refused || refuses(claims, &outcomes) {
             for (claim, outcome) in claims.iter().zip(&mut outcomes) {
-                if let Outcome::Left(left) = outcome {
+                if let ClaimOutcome::Left(left) = outcome {
                     *left = claim.room.saturating_sub(counters[claim.counter].used.unwrap_or(0));
                 }
             }
             return Ok(outcomes);
         }
         for ((claim, outcome), is_out) in claims.iter().zip(&outcomes).zip(&mut left_out) {
-            *is_out |= claim.mode != Mode::Limit && *outcome == Outcome::Over;
+            *is_out |= claim.mode != Mode::Limit && *outcome == ClaimOutcome::Over;
         }
     }
     Err(Error::new(ErrorKind::Saturation, "the counters changed all the time"))
@@ -465,17 +472,19 @@ async fn report(
     store: &Counters,
     claims: &[Claim],
     counters: &mut [Counter],
-) -> Result<Vec<Outcome>, Error> {
+) -> Result<Vec<ClaimOutcome>, Error> {
     let asked = asked(claims, &vec![false; claims.len()], counters.len());
-    let is_bucket = |one: &Asked| counters[one.counter].bucket.is_some();
-    let (costly, free): (Vec<Asked>, Vec<Asked>) = asked.into_iter().partition(|one| one.cost > 0);
-    let (buckets, mut windows): (Vec<Asked>, Vec<Asked>) = costly.into_iter().partition(is_bucket);
-    let asks = |of: &[Asked], counters: &[Counter]| -> Vec<Ask> {
+    let is_bucket = |one: &CounterClaims| counters[one.counter].bucket.is_some();
+    let (costly, free): (Vec<CounterClaims>, Vec<CounterClaims>) =
+        asked.into_iter().partition(|one| one.cost > 0);
+    let (buckets, mut windows): (Vec<CounterClaims>, Vec<CounterClaims>) =
+        costly.into_iter().partition(is_bucket);
+    let asks = |of: &[CounterClaims], counters: &[Counter]| -> Vec<Ask> {
         of.iter().map(|one| counters[one.counter].ask(None, one.cost)).collect()
     };
     if !buckets.is_empty() {
         let asks = asks(&buckets, counters);
-        let (_, states) = store.ask(Way::Spend, &asks).await?;
+        let (_, states) = store.ask(CounterUse::Spend, &asks).await?;
         for ((one, ask), state) in buckets.iter().zip(&asks).zip(states) {
             counters[one.counter].note(ask, one.cost, state);
         }
@@ -486,7 +495,7 @@ async fn report(
             break;
         }
         let asks = asks(&windows, counters);
-        let (is_admitted, states) = store.ask(Way::Take, &asks).await?;
+        let (is_admitted, states) = store.ask(CounterUse::Take, &asks).await?;
         let mut full = Vec::new();
         for ((one, ask), state) in windows.iter().zip(&asks).zip(states) {
             // A counter that holds as much as can be counted is over every limit.
@@ -513,7 +522,7 @@ async fn look(
     let places: Vec<usize> = places.collect();
     let asks: Vec<Ask> = places.iter().map(|place| counters[*place].ask(None, 1)).collect();
     if !asks.is_empty() {
-        let (_, states) = store.ask(Way::Look, &asks).await?;
+        let (_, states) = store.ask(CounterUse::Look, &asks).await?;
         for ((place, ask), state) in places.into_iter().zip(&asks).zip(states) {
             counters[place].note(ask, 0, state);
         }
@@ -523,7 +532,7 @@ async fn look(
 
 /// The claims on one counter together.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct CounterClaims {
     counter: usize,
     cost: u64,
     /// The limit under which this cost fits exactly if each claim does, after those before it.
@@ -533,12 +542,12 @@ struct Asked {
 }
 
 /// The counters of the claims that are not left out and that can fit.
-fn asked(claims: &[Claim], left_out: &[bool], counters: usize) -> Vec<Asked> {
-    let mut all: Vec<Option<(Asked, u64)>> = vec![None; counters];
+fn asked(claims: &[Claim], left_out: &[bool], counters: usize) -> Vec<CounterClaims> {
+    let mut all: Vec<Option<(CounterClaims, u64)>> = vec![None; counters];
     let present = claims.iter().zip(left_out).filter(|(_, is_out)| !**is_out);
     for (claim, _) in present {
         let Claim { counter, room, cost, .. } = *claim;
-        let new = || (Asked { counter, cost: 0, limit: u64::MAX, is_alike: true }, room);
+        let new = || (CounterClaims { counter, cost: 0, limit: u64::MAX, is_alike: true }, room);
         let (one, first) = all[counter].get_or_insert_with(new);
         one.cost += cost;
         one.is_alike &= room == *first;
@@ -555,7 +564,7 @@ fn judge(
     left_out: &[bool],
     counters: &[Counter],
     all_count: bool,
-) -> Vec<Outcome> {
+) -> Vec<ClaimOutcome> {
     let mut used: Vec<u64> = counters.iter().map(|one| one.used.unwrap_or(0)).collect();
     let outcome = |(claim, is_out): (&Claim, &bool)| {
         let after = used[claim.counter].saturating_add(claim.cost);
@@ -564,18 +573,18 @@ fn judge(
             used[claim.counter] = after;
         }
         match is_over {
-            true => Outcome::Over,
-            false => Outcome::Left(claim.room - after),
+            true => ClaimOutcome::Over,
+            false => ClaimOutcome::Left(claim.room - after),
         }
     };
     claims.iter().zip(left_out).map(outcome).collect()
 }
 
 /// True if a claim refuses the request, or all do that refuse it together only.
-fn refuses(claims: &[Claim], outcomes: &[Outcome]) -> bool {
+fn refuses(claims: &[Claim], outcomes: &[ClaimOutcome]) -> bool {
     let over = |mode| {
         let of_mode = claims.iter().zip(outcomes).filter(move |(claim, _)| claim.mode == mode);
-        of_mode.map(|(_, outcome)| *outcome == Outcome::Over)
+        of_mode.map(|(_, outcome)| *outcome == ClaimOutcome::Over)
     };
     let mut quotas = over(Mode::Quota).peekable();
     over(Mode::Limit).any(|is_over| is_over) || quotas.peek().is_some() && quotas.all(|over| over)

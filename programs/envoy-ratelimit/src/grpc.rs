@@ -22,7 +22,7 @@ use tonic_health::server::HealthReporter;
 use tonic_prost::ProstEncoder;
 use tower::{Service, service_fn};
 
-use crate::calls::{Call, full};
+use crate::calls::{RunningCall, full};
 use crate::decide::{Decider, MOST_DESCRIPTORS, too_many};
 use crate::descriptors::ENCODED;
 
@@ -51,7 +51,7 @@ pub(crate) async fn services(
             .register_encoded_file_descriptor_set(ENCODED)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let routes = Routes::new(RateLimit(decider))
+    let routes = Routes::new(DeciderService(decider))
         .add_service(health)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?);
@@ -71,13 +71,13 @@ pub(crate) async fn end(reporter: &HealthReporter) {
 
 /// The rate limit service. A generated one would make messages before anybody bounds them.
 #[derive(Clone)]
-struct RateLimit(Decider);
+struct DeciderService(Decider);
 
-impl NamedService for RateLimit {
+impl NamedService for DeciderService {
     const NAME: &'static str = "envoy.service.ratelimit.v3.RateLimitService";
 }
 
-impl Service<http::Request<Body>> for RateLimit {
+impl Service<http::Request<Body>> for DeciderService {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -99,9 +99,10 @@ impl Service<http::Request<Body>> for RateLimit {
                     Ok(Response::new(answer.response))
                 }
             });
-            let call = request.extensions().get::<Arc<Call>>().expect("each call is counted");
+            let call =
+                request.extensions().get::<Arc<RunningCall>>().expect("each call is counted");
             let mut grpc =
-                Grpc::new(Bounded(Arc::clone(call))).max_decoding_message_size(MOST_BYTES);
+                Grpc::new(BoundedCodec(Arc::clone(call))).max_decoding_message_size(MOST_BYTES);
             Ok(grpc.unary(decide, request).await)
         })
     }
@@ -110,9 +111,9 @@ impl Service<http::Request<Body>> for RateLimit {
 /// Reads requests that have not too many parts. A part of two bytes takes 72 in memory, so parts
 /// are counted before they are made, and their memory is among the bytes of the call.
 #[derive(Clone)]
-struct Bounded(Arc<Call>);
+struct BoundedCodec(Arc<RunningCall>);
 
-impl Codec for Bounded {
+impl Codec for BoundedCodec {
     type Encode = RateLimitResponse;
     type Decode = RateLimitRequest;
     type Encoder = ProstEncoder<RateLimitResponse>;
@@ -127,7 +128,7 @@ impl Codec for Bounded {
     }
 }
 
-impl Decoder for Bounded {
+impl Decoder for BoundedCodec {
     type Item = RateLimitRequest;
     type Error = Status;
 

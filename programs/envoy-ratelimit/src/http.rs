@@ -15,8 +15,8 @@ use serving::metrics::Metrics;
 use serving::reload::Reload;
 use tonic::{Code, Status};
 
-use crate::calls::{Call, full};
-use crate::decide::{Answer, Decider, MOST_DESCRIPTORS, too_many};
+use crate::calls::{RunningCall, full};
+use crate::decide::{Decider, MOST_DESCRIPTORS, RateLimitAnswer, too_many};
 use crate::descriptors::{REQUEST, RESPONSE, message};
 use crate::grpc::{ENTRY, MOST_BYTES};
 
@@ -45,7 +45,7 @@ impl Http {
 /// Decides about a request in protobuf's JSON: 200 if it passes, 429 if not.
 async fn json(
     State(http): State<Http>,
-    Extension(call): Extension<Arc<Call>>,
+    Extension(call): Extension<Arc<RunningCall>>,
     body: Bytes,
 ) -> Response {
     let braces = body.iter().filter(|byte| **byte == b'{').count();
@@ -60,7 +60,7 @@ async fn json(
         Err(why) => return problem(&Status::invalid_argument(why)),
     };
     match http.decider.decide(&request).await {
-        Ok(Answer { response, is_over }) => {
+        Ok(RateLimitAnswer { response, is_over }) => {
             let status = if is_over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
             match write(&response) {
                 Ok(text) => json_response(status, text),

@@ -39,7 +39,7 @@ use self::decide::Decider;
 use self::http::Http;
 use self::settings::Settings;
 use self::stats::Stats;
-use self::table::Table;
+use self::table::RuleTable;
 
 /// The time for what runs when the process is told to end.
 const END: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
 
     let metrics = Metrics::install()?;
     let decider = Decider {
-        table: Arc::new(ArcSwap::from_pointee(Table::default())),
+        table: Arc::new(ArcSwap::from_pointee(RuleTable::default())),
         counters: match &settings.redis_url {
             Some(url) => Counters::in_redis(url, settings.redis_timeout, settings.falls_back)?,
             None => Counters::in_memory(),
@@ -69,7 +69,7 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     let (table, stats) = (Arc::clone(&decider.table), Arc::clone(&decider.stats));
     let files = Reload::new("envoy-ratelimit", ".yaml", move |files| {
-        let read = Table::read(files);
+        let read = RuleTable::read(files);
         let count = if read.is_ok() { &stats.loaded } else { &stats.not_loaded };
         count.increment(1);
         table.store(Arc::new(read?));

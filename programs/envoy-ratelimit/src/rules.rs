@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::limit::Limit;
 use crate::stated::{Descriptor, File};
-use crate::stats::{Counts, Labels};
+use crate::stats::{Labels, RuleCounts};
 use crate::yaml::at;
 
 /// The effect of a rule on the request that meets it.
@@ -24,7 +24,7 @@ pub(crate) enum Mode {
 
 /// The part of a rule that limits.
 #[derive(Debug)]
-pub(crate) struct RateLimit {
+pub(crate) struct RuleLimit {
     /// `None`: unlimited.
     pub(crate) limit: Option<Limit>,
     /// The name that others replace.
@@ -34,12 +34,12 @@ pub(crate) struct RateLimit {
     is_detailed: bool,
     pub(crate) labels: Labels,
     /// The counts under these labels, once a request has met the rule.
-    pub(crate) counts: OnceLock<Arc<Counts>>,
+    pub(crate) counts: OnceLock<Arc<RuleCounts>>,
 }
 
 #[derive(Debug, Default)]
 struct Rule {
-    limit: Option<Arc<RateLimit>>,
+    limit: Option<Arc<RuleLimit>>,
     children: Level,
     value_to_metric: bool,
     share_threshold: bool,
@@ -73,14 +73,14 @@ pub(crate) struct Domain {
 /// The rule that a descriptor meets.
 #[derive(Debug)]
 pub(crate) struct Match<'a> {
-    pub(crate) limit: &'a RateLimit,
+    pub(crate) limit: &'a RuleLimit,
     /// The patterns that stand in a counter for the values of these entries.
     pub(crate) shared: Vec<(usize, &'a str)>,
     /// The labels with values that the file does not have. `None`: those of the rule.
     pub(crate) labels: Option<Labels>,
 }
 
-impl RateLimit {
+impl RuleLimit {
     /// True if a rule of this name is replaced.
     pub(crate) fn is_one_of(&self, replaced: &HashSet<&str>) -> bool {
         !self.name.is_empty() && replaced.contains(&*self.name)
@@ -228,7 +228,7 @@ impl Level {
             let limit = stated.checked()?;
             let (name, replaces) = (stated.name, stated.replaces);
             let (labels, counts) = (labels.clone(), OnceLock::new());
-            let limit = RateLimit { limit, name, replaces, mode, is_detailed, labels, counts };
+            let limit = RuleLimit { limit, name, replaces, mode, is_detailed, labels, counts };
             Ok::<_, String>(Arc::new(limit))
         });
         let rule = Arc::new(Rule {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::limit::{Counting, Limit, Unit};
-use crate::yaml::{Kind, Node, Scalar, at};
+use crate::yaml::{NodeKind, Scalar, YamlNode, at};
 
 /// The keys that any map of a file may have, wherever it stands.
 const KEYS: [&str; 16] = [
@@ -33,10 +33,10 @@ const KEYS: [&str; 16] = [
 const OWN_KEYS: [&str; 2] = ["algorithm", "burst"];
 
 /// Refuses keys that no map of such a file has, lists of anything but maps, and fractions.
-fn check_keys(node: &Node, within: &str) -> Result<(), String> {
-    let mut last: HashMap<String, Rc<Node>> = HashMap::new();
+fn check_keys(node: &YamlNode, within: &str) -> Result<(), String> {
+    let mut last: HashMap<String, Rc<YamlNode>> = HashMap::new();
     node.entries(&mut |key, value| {
-        let Kind::Scalar { text, value: Scalar::Text } = &key.kind else {
+        let NodeKind::Scalar { text, value: Scalar::Text } = &key.kind else {
             return Err(at(key.line, format_args!("{} is not a key", key.noun())));
         };
         let is_own = within == "rate_limit" && OWN_KEYS.contains(&&**text);
@@ -49,20 +49,20 @@ fn check_keys(node: &Node, within: &str) -> Result<(), String> {
     })?;
     for (key, value) in last.iter().filter(|(key, _)| *key != "metadata") {
         match &value.kind {
-            Kind::Map(_) => check_keys(value, key)?,
-            Kind::List(list) => {
+            NodeKind::Map(_) => check_keys(value, key)?,
+            NodeKind::List(list) => {
                 for one in list {
-                    if !matches!(one.kind, Kind::Map(_)) {
+                    if !matches!(one.kind, NodeKind::Map(_)) {
                         let why = format!("`{key}` has {}, where a map is needed", one.noun());
                         return Err(at(one.line, why));
                     }
                     check_keys(one, key)?;
                 }
             }
-            Kind::Scalar { text, value: Scalar::Float } => {
+            NodeKind::Scalar { text, value: Scalar::Float } => {
                 return Err(at(value.line, format_args!("`{key}` is the fraction `{text}`")));
             }
-            Kind::Scalar { .. } => {}
+            NodeKind::Scalar { .. } => {}
         }
     }
     Ok(())
@@ -107,7 +107,7 @@ impl File {
     ///
     /// A text that begins with the line.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        let root = Node::read(text)?;
+        let root = YamlNode::read(text)?;
         let mut file = Self::default();
         if !root.is_null() {
             check_keys(&root, "")?;
@@ -119,7 +119,7 @@ impl File {
         }
     }
 
-    fn fill(&mut self, node: &Node) -> Result<(), String> {
+    fn fill(&mut self, node: &YamlNode) -> Result<(), String> {
         fields(node, &mut |key, value| {
             match key {
                 "domain" => self.domain = text(key, value)?,
@@ -132,7 +132,7 @@ impl File {
 }
 
 impl Descriptor {
-    fn fill(&mut self, node: &Node) -> Result<(), String> {
+    fn fill(&mut self, node: &YamlNode) -> Result<(), String> {
         self.line = node.line;
         fields(node, &mut |key, value| {
             match key {
@@ -156,7 +156,7 @@ impl Descriptor {
 }
 
 impl StatedLimit {
-    fn fill(&mut self, node: &Node) -> Result<(), String> {
+    fn fill(&mut self, node: &YamlNode) -> Result<(), String> {
         self.line = node.line;
         fields(node, &mut |key, value| {
             match key {
@@ -226,16 +226,16 @@ impl StatedLimit {
 
 /// Calls `field` with each key and value of a map.
 fn fields(
-    node: &Node,
-    field: &mut impl FnMut(&str, &Rc<Node>) -> Result<(), String>,
+    node: &YamlNode,
+    field: &mut impl FnMut(&str, &Rc<YamlNode>) -> Result<(), String>,
 ) -> Result<(), String> {
     node.entries(&mut |key, value| match &key.kind {
-        Kind::Scalar { text, .. } => field(text, value),
+        NodeKind::Scalar { text, .. } => field(text, value),
         _ => Ok(()),
     })
 }
 
-fn descriptors(key: &str, node: &Node) -> Result<Vec<Descriptor>, String> {
+fn descriptors(key: &str, node: &YamlNode) -> Result<Vec<Descriptor>, String> {
     items(key, node, |one| {
         let mut descriptor = Descriptor::default();
         descriptor.fill(one)?;
@@ -245,36 +245,36 @@ fn descriptors(key: &str, node: &Node) -> Result<Vec<Descriptor>, String> {
 
 fn items<T>(
     key: &str,
-    node: &Node,
-    item: impl Fn(&Node) -> Result<T, String>,
+    node: &YamlNode,
+    item: impl Fn(&YamlNode) -> Result<T, String>,
 ) -> Result<Vec<T>, String> {
     match &node.kind {
-        Kind::List(list) => list.iter().map(|one| item(one)).collect(),
+        NodeKind::List(list) => list.iter().map(|one| item(one)).collect(),
         _ if node.is_null() => Ok(Vec::new()),
         _ => Err(at(node.line, format_args!("`{key}` needs a list, not {}", node.noun()))),
     }
 }
 
-fn text(key: &str, node: &Node) -> Result<String, String> {
+fn text(key: &str, node: &YamlNode) -> Result<String, String> {
     match &node.kind {
-        Kind::Scalar { value: Scalar::Null, .. } => Ok(String::new()),
-        Kind::Scalar { text, .. } => Ok(text.clone()),
+        NodeKind::Scalar { value: Scalar::Null, .. } => Ok(String::new()),
+        NodeKind::Scalar { text, .. } => Ok(text.clone()),
         _ => Err(at(node.line, format_args!("`{key}` needs a text, not {}", node.noun()))),
     }
 }
 
-fn boolean(key: &str, node: &Node) -> Result<bool, String> {
+fn boolean(key: &str, node: &YamlNode) -> Result<bool, String> {
     match node.kind {
-        Kind::Scalar { value: Scalar::Null, .. } => Ok(false),
-        Kind::Scalar { value: Scalar::Bool(value), .. } => Ok(value),
+        NodeKind::Scalar { value: Scalar::Null, .. } => Ok(false),
+        NodeKind::Scalar { value: Scalar::Bool(value), .. } => Ok(value),
         _ => Err(at(node.line, format_args!("`{key}` needs true or false, not {}", node.noun()))),
     }
 }
 
-fn number(key: &str, node: &Node) -> Result<u32, String> {
+fn number(key: &str, node: &YamlNode) -> Result<u32, String> {
     let whole = match node.kind {
-        Kind::Scalar { value: Scalar::Null, .. } => Some(0),
-        Kind::Scalar { value: Scalar::Int(number), .. } => u32::try_from(number).ok(),
+        NodeKind::Scalar { value: Scalar::Null, .. } => Some(0),
+        NodeKind::Scalar { value: Scalar::Int(number), .. } => u32::try_from(number).ok(),
         _ => None,
     };
     let known = "a whole number from 0 to 4294967295";

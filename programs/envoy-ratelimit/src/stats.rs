@@ -65,7 +65,7 @@ impl fmt::Display for Labels {
 }
 
 /// The counts of a rule, in hits.
-pub(crate) struct Counts {
+pub(crate) struct RuleCounts {
     total: Counter,
     within: Counter,
     near: Counter,
@@ -73,13 +73,13 @@ pub(crate) struct Counts {
     shadow: Counter,
 }
 
-impl fmt::Debug for Counts {
+impl fmt::Debug for RuleCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Counts").finish_non_exhaustive()
+        f.debug_struct("RuleCounts").finish_non_exhaustive()
     }
 }
 
-impl Counts {
+impl RuleCounts {
     fn new(labels: &Labels) -> Self {
         let labels = labels.list();
         Self {
@@ -120,7 +120,7 @@ impl Counts {
 }
 
 /// Counts by their labels, which live as long as the process.
-type Known = RwLock<HashMap<Labels, Arc<Counts>>>;
+type Known = RwLock<HashMap<Labels, Arc<RuleCounts>>>;
 
 /// All counts of the process.
 pub(crate) struct Stats {
@@ -176,13 +176,13 @@ impl Stats {
     }
 
     /// The counts under the labels of a rule.
-    pub(crate) fn rule(&self, labels: &Labels) -> Arc<Counts> {
+    pub(crate) fn rule(&self, labels: &Labels) -> Arc<RuleCounts> {
         let known = self.rules.read().unwrap_or_else(PoisonError::into_inner).get(labels).cloned();
         known.or_else(|| added(&self.rules, labels, usize::MAX)).expect("they have no bound")
     }
 
     /// The counts under labels with values of a request, or those that further values share.
-    pub(crate) fn values(&self, labels: &Labels) -> Arc<Counts> {
+    pub(crate) fn values(&self, labels: &Labels) -> Arc<RuleCounts> {
         let (known, is_full) = {
             let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
             (values.get(labels).cloned(), values.len() >= MOST_VALUES)
@@ -209,12 +209,12 @@ impl Stats {
 
 /// Adds the counts under labels, unless there are `most` others. Another thread may have added
 /// them.
-fn added(known: &Known, labels: &Labels, most: usize) -> Option<Arc<Counts>> {
+fn added(known: &Known, labels: &Labels, most: usize) -> Option<Arc<RuleCounts>> {
     let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
     if known.len() >= most && !known.contains_key(labels) {
         return None;
     }
-    let counts = known.entry(labels.clone()).or_insert_with(|| Counts::new(labels).into());
+    let counts = known.entry(labels.clone()).or_insert_with(|| RuleCounts::new(labels).into());
     Some(Arc::clone(counts))
 }
 

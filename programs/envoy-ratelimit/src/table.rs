@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::rules::Domain;
 
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct RuleTable {
     domains: HashMap<String, Domain>,
 }
 
-impl Table {
+impl RuleTable {
     /// Reads files of one domain each.
     ///
     /// # Errors
@@ -48,9 +48,9 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn read(files: &[(&str, &str)]) -> Result<Table, String> {
+    fn read(files: &[(&str, &str)]) -> Result<RuleTable, String> {
         let file = |(name, text): &(&str, &str)| (PathBuf::from(name), (*text).to_owned());
-        Table::read(&files.iter().map(file).collect::<Vec<_>>())
+        RuleTable::read(&files.iter().map(file).collect::<Vec<_>>())
     }
 
     #[test]

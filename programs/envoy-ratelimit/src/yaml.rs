@@ -17,9 +17,9 @@ const MAX_DEPTH: usize = 200;
 
 /// A value, and the line where it begins.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct YamlNode {
     pub(crate) line: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
     /// The nodes in it, itself and those of aliases included.
     size: usize,
     /// The levels of them, its own included.
@@ -27,14 +27,14 @@ pub(crate) struct Node {
 }
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Scalar {
         text: String,
         value: Scalar,
     },
-    List(Vec<Rc<Node>>),
+    List(Vec<Rc<YamlNode>>),
     /// In order, with merge keys as they stand.
-    Map(Vec<(Rc<Node>, Rc<Node>)>),
+    Map(Vec<(Rc<YamlNode>, Rc<YamlNode>)>),
 }
 
 /// The meaning of a scalar.
@@ -50,7 +50,7 @@ pub(crate) enum Scalar {
     Merge,
 }
 
-impl Node {
+impl YamlNode {
     /// Reads the first document of a file.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Node {
             match reader.next()? {
                 (Event::StreamEnd, _) => {
                     let value = Scalar::Null;
-                    let kind = Kind::Scalar { text: String::new(), value };
+                    let kind = NodeKind::Scalar { text: String::new(), value };
                     return Ok(Rc::new(Self { line: 1, kind, size: 1, height: 1 }));
                 }
                 (Event::StreamStart | Event::DocumentStart(_) | Event::Nothing, _) => {}
@@ -79,16 +79,16 @@ impl Node {
 
     /// True for `~`, `null` and nothing.
     pub(crate) fn is_null(&self) -> bool {
-        matches!(self.kind, Kind::Scalar { value: Scalar::Null, .. })
+        matches!(self.kind, NodeKind::Scalar { value: Scalar::Null, .. })
     }
 
     /// What an error calls it.
     pub(crate) fn noun(&self) -> String {
         match &self.kind {
-            Kind::Scalar { value: Scalar::Null, .. } => "nothing".to_owned(),
-            Kind::Scalar { text, .. } => format!("`{text}`"),
-            Kind::List(_) => "a list".to_owned(),
-            Kind::Map(_) => "a map".to_owned(),
+            NodeKind::Scalar { value: Scalar::Null, .. } => "nothing".to_owned(),
+            NodeKind::Scalar { text, .. } => format!("`{text}`"),
+            NodeKind::List(_) => "a list".to_owned(),
+            NodeKind::Map(_) => "a map".to_owned(),
         }
     }
 
@@ -96,23 +96,23 @@ impl Node {
     /// stands; of several maps the first one comes last, so that it wins.
     pub(crate) fn entries(
         &self,
-        entry: &mut impl FnMut(&Node, &Rc<Node>) -> Result<(), String>,
+        entry: &mut impl FnMut(&YamlNode, &Rc<YamlNode>) -> Result<(), String>,
     ) -> Result<(), String> {
-        let Kind::Map(entries) = &self.kind else {
+        let NodeKind::Map(entries) = &self.kind else {
             return Err(at(self.line, format_args!("a map is needed, not {}", self.noun())));
         };
         for (key, value) in entries {
-            if !matches!(key.kind, Kind::Scalar { value: Scalar::Merge, .. }) {
+            if !matches!(key.kind, NodeKind::Scalar { value: Scalar::Merge, .. }) {
                 entry(key, value)?;
                 continue;
             }
             let one = [Rc::clone(value)];
             let merged = match &value.kind {
-                Kind::List(several) => several,
+                NodeKind::List(several) => several,
                 _ => &one[..],
             };
             for map in merged.iter().rev() {
-                if !matches!(map.kind, Kind::Map(_)) {
+                if !matches!(map.kind, NodeKind::Map(_)) {
                     return Err(at(value.line, "`<<` needs a map, or a list of maps"));
                 }
                 map.entries(entry)?;
@@ -134,7 +134,7 @@ pub(crate) fn at(line: usize, what: impl std::fmt::Display) -> String {
 
 struct Reader<'a> {
     parser: Parser<'a, saphyr_parser::StrInput<'a>>,
-    anchors: HashMap<usize, Rc<Node>>,
+    anchors: HashMap<usize, Rc<YamlNode>>,
     depth: usize,
     /// The nodes that aliases have added.
     aliased: usize,
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The node that an event begins.
-    fn node(&mut self, (event, span): (Event<'a>, Span)) -> Result<Rc<Node>, String> {
+    fn node(&mut self, (event, span): (Event<'a>, Span)) -> Result<Rc<YamlNode>, String> {
         let line = span.start.line().max(1);
         let too_deep = || at(line, format_args!("it is nested deeper than {MAX_DEPTH} levels"));
         self.depth += 1;
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
                 let is_plain = style == ScalarStyle::Plain;
                 let value = meaning(&text, is_plain, tag.as_deref())
                     .map_err(|why| at(line, format_args!("`{text}` {why}")))?;
-                (Kind::Scalar { text: text.into_owned(), value }, anchor)
+                (NodeKind::Scalar { text: text.into_owned(), value }, anchor)
             }
             Event::SequenceStart(anchor, _) => {
                 let mut list = Vec::new();
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
                         event => list.push(self.node(event)?),
                     }
                 }
-                (Kind::List(list), anchor)
+                (NodeKind::List(list), anchor)
             }
             Event::MappingStart(anchor, _) => {
                 let mut map = Vec::new();
@@ -199,20 +199,20 @@ impl<'a> Reader<'a> {
                         }
                     }
                 }
-                (Kind::Map(map), anchor)
+                (NodeKind::Map(map), anchor)
             }
             _ => return Err(at(line, "a value is missing")),
         };
         self.depth -= 1;
         let (mut size, mut height) = (1, 1);
-        let mut add = |node: &Node| {
+        let mut add = |node: &YamlNode| {
             size += node.size;
             height = height.max(1 + node.height);
         };
         match &kind {
-            Kind::Scalar { .. } => {}
-            Kind::List(list) => list.iter().for_each(|node| add(node)),
-            Kind::Map(map) => map.iter().for_each(|(key, value)| {
+            NodeKind::Scalar { .. } => {}
+            NodeKind::List(list) => list.iter().for_each(|node| add(node)),
+            NodeKind::Map(map) => map.iter().for_each(|(key, value)| {
                 add(key);
                 add(value);
             }),
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
         if size > MAX_NODES {
             return Err(at(line, "it has too many values"));
         }
-        let node = Rc::new(Node { line, kind, size, height });
+        let node = Rc::new(YamlNode { line, kind, size, height });
         if anchor > 0 {
             self.anchors.insert(anchor, Rc::clone(&node));
         }
@@ -362,8 +362,8 @@ mod tests {
 
     #[test]
     fn quotes_and_tags_decide_before_the_text() {
-        let value = |yaml: &str| match &Node::read(yaml).unwrap().kind {
-            Kind::Scalar { value, .. } => *value,
+        let value = |yaml: &str| match &YamlNode::read(yaml).unwrap().kind {
+            NodeKind::Scalar { value, .. } => *value,
             other => panic!("{other:?}"),
         };
         assert_eq!(value("'yes'"), Scalar::Text);
@@ -371,20 +371,20 @@ mod tests {
         assert_eq!(value("!!int '0x10'"), Scalar::Int(16));
         assert_eq!(value("!own 5"), Scalar::Text);
         assert_eq!(value(""), Scalar::Null);
-        let error = Node::read("a:\n  !!int x").unwrap_err();
+        let error = YamlNode::read("a:\n  !!int x").unwrap_err();
         assert_eq!(error, "line 2: `x` is not a !!int");
     }
 
     /// The keys and values of a map, as text.
     fn flat(yaml: &str) -> Vec<(String, String)> {
         let mut found = Vec::new();
-        let text = |node: &Node| match &node.kind {
-            Kind::Scalar { text, .. } => text.clone(),
+        let text = |node: &YamlNode| match &node.kind {
+            NodeKind::Scalar { text, .. } => text.clone(),
             _ => "..".to_owned(),
         };
-        let node = Node::read(yaml).unwrap();
+        let node = YamlNode::read(yaml).unwrap();
         let root = match &node.kind {
-            Kind::List(list) => Rc::clone(list.last().unwrap()),
+            NodeKind::List(list) => Rc::clone(list.last().unwrap()),
             _ => node,
         };
         root.entries(&mut |key, value| {
@@ -401,7 +401,7 @@ mod tests {
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let last = [pair("b", "2"), pair("c", "2"), pair("a", "1"), pair("b", "1"), pair("c", "3")];
         assert_eq!(flat(yaml), last);
-        let map = Node::read("{<<: 5}").unwrap();
+        let map = YamlNode::read("{<<: 5}").unwrap();
         assert!(map.entries(&mut |_, _| Ok(())).unwrap_err().starts_with("line 1: `<<`"));
     }
 
@@ -420,9 +420,9 @@ mod tests {
             let aliases = format!("*a{}, ", level - 1).repeat(10);
             bomb.push_str(&format!("- &a{level} [{aliases}]\n"));
         }
-        assert!(Node::read(&bomb).unwrap_err().contains("too much"));
-        assert!(Node::read("&a [*a]").unwrap_err().contains("contains itself"));
-        assert!(Node::read(&"[".repeat(5_000)).is_err());
+        assert!(YamlNode::read(&bomb).unwrap_err().contains("too much"));
+        assert!(YamlNode::read("&a [*a]").unwrap_err().contains("contains itself"));
+        assert!(YamlNode::read(&"[".repeat(5_000)).is_err());
     }
 
     #[test]
@@ -430,7 +430,7 @@ mod tests {
         // Each line has one level, and the value that it names has one more than that before it.
         let chain = |levels: usize, link: fn(usize) -> String| {
             let links: String = (1..levels).map(link).collect();
-            Node::read(&format!("- &a0 {{x: y}}\n{links}"))
+            YamlNode::read(&format!("- &a0 {{x: y}}\n{links}"))
         };
         let lists = |level: usize| format!("- &a{level} [*a{}]\n", level - 1);
         let values = |level: usize| format!("- &a{level} {{x: *a{}}}\n", level - 1);
@@ -450,11 +450,11 @@ mod tests {
         for refused in ["\0", "\u{1}", "\u{b}", "\u{1b}", "\u{7f}", "\u{80}", "\u{9f}", "\u{fffe}"]
         {
             for yaml in [format!("a: b\n# {refused}\n"), format!("a:\n  'b{refused}'\n")] {
-                let error = Node::read(&yaml).unwrap_err();
+                let error = YamlNode::read(&yaml).unwrap_err();
                 assert_eq!(error, "line 2: control characters are not allowed", "{yaml:?}");
             }
         }
         let taken = "a: \"b\\0\"\r\n# \t \u{85} \u{a0} \u{fffd} \u{1f980}\n";
-        assert!(Node::read(taken).is_ok());
+        assert!(YamlNode::read(taken).is_ok());
     }
 }

@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::http1::Answer;
+use crate::http1::AnswerBody;
 use serving::port::Sent;
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
@@ -20,7 +20,7 @@ pub(crate) enum Body {
     /// The caller's own.
     Echo(Sent),
     /// The upstream's, by HTTP/1.1 or by HTTP/2.
-    One(Answer),
+    One(AnswerBody),
     Two(Incoming),
 }
 

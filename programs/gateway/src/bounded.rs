@@ -41,13 +41,13 @@ struct State {
 /// The connection that a request may use.
 pub(crate) enum Entry {
     /// A connection that it opens.
-    New(Permit),
+    New(ConnectionPermit),
     /// One that was idle.
     Idle(Box<Open>),
 }
 
 /// The right to one connection, given back when it is dropped.
-pub(crate) struct Permit {
+pub(crate) struct ConnectionPermit {
     room: Option<Arc<Room>>,
 }
 
@@ -116,8 +116,8 @@ impl Room {
         self.waiting.store(state.waiters.len(), Relaxed);
     }
 
-    fn permit(self: &Arc<Self>) -> Permit {
-        Permit { room: Some(Arc::clone(self)) }
+    fn permit(self: &Arc<Self>) -> ConnectionPermit {
+        ConnectionPermit { room: Some(Arc::clone(self)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -125,7 +125,7 @@ impl Room {
     }
 }
 
-impl Drop for Permit {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         if let Some(room) = self.room.take() {
             let mut state = room.lock();
@@ -139,19 +139,19 @@ impl Drop for Permit {
 #[derive(Clone)]
 pub(crate) struct Bounded {
     inner: HttpConnector,
-    permit: Arc<Mutex<Option<Permit>>>,
+    permit: Arc<Mutex<Option<ConnectionPermit>>>,
 }
 
 impl Bounded {
-    pub(crate) fn new(inner: HttpConnector, permit: Permit) -> Self {
+    pub(crate) fn new(inner: HttpConnector, permit: ConnectionPermit) -> Self {
         Self { inner, permit: Arc::new(Mutex::new(Some(permit))) }
     }
 }
 
 impl Service<Uri> for Bounded {
-    type Response = Held;
+    type Response = CountedConnection;
     type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Held, Self::Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<CountedConnection, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx).map_err(Into::into)
@@ -160,23 +160,25 @@ impl Service<Uri> for Bounded {
     fn call(&mut self, target: Uri) -> Self::Future {
         let connecting = self.inner.call(target);
         let permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Box::pin(async move { Ok(Held { stream: connecting.await?, _permit: permit }) })
+        Box::pin(
+            async move { Ok(CountedConnection { stream: connecting.await?, _permit: permit }) },
+        )
     }
 }
 
 /// A connection that counts until it is dropped.
-pub(crate) struct Held {
+pub(crate) struct CountedConnection {
     stream: TokioIo<TcpStream>,
-    _permit: Option<Permit>,
+    _permit: Option<ConnectionPermit>,
 }
 
-impl Connection for Held {
+impl Connection for CountedConnection {
     fn connected(&self) -> Connected {
         self.stream.connected()
     }
 }
 
-impl Read for Held {
+impl Read for CountedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -186,7 +188,7 @@ impl Read for Held {
     }
 }
 
-impl Write for Held {
+impl Write for CountedConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

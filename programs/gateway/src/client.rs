@@ -53,7 +53,7 @@ pub(crate) struct Client {
 
 /// The reason why there is no answer.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ForwardFailure {
     /// The caller broke off, or sent what is no HTTP.
     Caller,
     Upstream(String),
@@ -101,8 +101,8 @@ impl Client {
         mut request: Request<Sent>,
         by_http2: bool,
         asked_at: u64,
-    ) -> Result<Response<Body>, Failure> {
-        let wrong = |error: http::Error| Failure::Upstream(error.to_string());
+    ) -> Result<Response<Body>, ForwardFailure> {
+        let wrong = |error: http::Error| ForwardFailure::Upstream(error.to_string());
         if by_http2 {
             let authority = host(&mut request).unwrap_or_else(|| self.upstream.authority.clone());
             let target = self.target(request.uri());
@@ -192,15 +192,15 @@ fn tls(upstream: &Upstream) -> Result<ClientConfig, String> {
 }
 
 /// The one at fault: an error of the body that the caller sends is the caller's.
-fn failure(error: &(dyn Error + 'static)) -> Failure {
+fn failure(error: &(dyn Error + 'static)) -> ForwardFailure {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_user) {
-            return Failure::Caller;
+            return ForwardFailure::Caller;
         }
         cause = error.source();
     }
-    Failure::Upstream(causes(error))
+    ForwardFailure::Upstream(causes(error))
 }
 
 #[cfg(test)]

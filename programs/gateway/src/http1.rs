@@ -27,7 +27,7 @@ use tokio::time::sleep;
 use tower::ServiceExt;
 
 use crate::body::BoxError;
-use crate::bounded::{Bounded, Entry, Permit, Room};
+use crate::bounded::{Bounded, ConnectionPermit, Entry, Room};
 use serving::port::Sent;
 use serving::port::{millis, now};
 
@@ -80,7 +80,7 @@ impl Http1 {
     pub(crate) async fn send(
         &self,
         mut request: Request<Sent>,
-    ) -> Result<Response<Answer>, BoxError> {
+    ) -> Result<Response<AnswerBody>, BoxError> {
         loop {
             let (mut open, is_new) = self.connection().await?;
             let exchange = Arc::clone(request.body().exchange());
@@ -100,7 +100,7 @@ impl Http1 {
                         }
                         false => Some(open),
                     };
-                    return Ok(response.map(|body| Answer { body, open }));
+                    return Ok(response.map(|body| AnswerBody { body, open }));
                 }
                 Err((Some(unsent), _)) if !is_new => request = unsent,
                 Err((_, error)) => return Err(error.into_error().into()),
@@ -125,7 +125,7 @@ impl Http1 {
         }
     }
 
-    async fn open(&self, permit: Permit) -> Result<Box<Open>, BoxError> {
+    async fn open(&self, permit: ConnectionPermit) -> Result<Box<Open>, BoxError> {
         let connector = Bounded::new(self.connector.clone(), permit);
         let connector = HttpsConnector::from((connector, Arc::clone(&self.tls)));
         let stream = connector.oneshot(self.target.clone()).await?;
@@ -297,13 +297,13 @@ impl Idle {
 }
 
 /// The body of an answer. It drives the connection that it comes from.
-pub(crate) struct Answer {
+pub(crate) struct AnswerBody {
     body: Incoming,
     /// None where a task does so, and once the body has ended.
     open: Option<Box<Open>>,
 }
 
-impl http_body::Body for Answer {
+impl http_body::Body for AnswerBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -337,7 +337,7 @@ impl http_body::Body for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for AnswerBody {
     fn drop(&mut self) {
         // What is left of a body is not read, so the connection closes.
         if let Some(open) = self.open.take()

@@ -44,7 +44,7 @@ use self::admin::Admin;
 use self::gate::Gate;
 use self::health::Health;
 use self::minute::Minute;
-use self::origin::Origin;
+use self::origin::OriginService;
 use self::policy_file::PolicyFile;
 use self::settings::Settings;
 use serving::metrics::Metrics;
@@ -81,7 +81,7 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
         Admin { gate: gate.clone(), file, health, metrics, minute, token: settings.token.clone() };
     tokio::spawn(admin.serve(admin_routes.routes(), pending()));
 
-    let origins = Origin::of_workers(&settings, &running, open_files::workers())?;
+    let origins = OriginService::of_workers(&settings, &running, open_files::workers())?;
     let (ended, again) = (CancellationToken::new(), CancellationToken::new());
     let signals = [ended.clone(), again.clone()];
     tokio::spawn(async move {

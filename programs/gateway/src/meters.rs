@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tower_sluice::Charge;
 use tower_sluice::observe::Meter;
-use tower_sluice_policies::Event;
+use tower_sluice_policies::PolicyEvent;
 
 use serving::metrics::Metrics;
 
@@ -19,7 +19,7 @@ pub(crate) const OUTCOMES: [&str; 8] =
     ["allowed", "delayed", "limited", "errors", "shadow", "failed_open", "off", "no_policy"];
 
 /// The number of times that each of [`OUTCOMES`] came.
-pub(crate) type Counts = [u64; OUTCOMES.len()];
+pub(crate) type OutcomeCounts = [u64; OUTCOMES.len()];
 
 /// The counters, which `/metrics` shows too. Clones share them.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl Meters {
     }
 
     /// Counts what a policy decided. A refusal in a shadow is counted as one besides.
-    pub(crate) fn record(&self, event: &Event<'_>) {
+    pub(crate) fn record(&self, event: &PolicyEvent<'_>) {
         let meters = self.by_policy.read().unwrap_or_else(PoisonError::into_inner);
         let Some(one) = meters.get(event.policy.name()) else { return };
         let decision = event.decision();
@@ -85,15 +85,15 @@ impl Meters {
     }
 
     /// Returns the outcomes of all requests since the last call.
-    pub(crate) fn new_requests(&self) -> Counts {
+    pub(crate) fn new_requests(&self) -> OutcomeCounts {
         self.requests.new_counts()
     }
 
     /// Returns the decisions since the last call, of the policies that decided anything.
-    pub(crate) fn new_decisions(&self) -> Vec<(Arc<str>, Counts)> {
+    pub(crate) fn new_decisions(&self) -> Vec<(Arc<str>, OutcomeCounts)> {
         let policies = Arc::clone(&self.by_policy.read().unwrap_or_else(PoisonError::into_inner));
         let counts = policies.iter().map(|(name, one)| (name, one.tally.new_counts()));
-        let counts = counts.filter(|(_, counts)| *counts != Counts::default());
+        let counts = counts.filter(|(_, counts)| *counts != OutcomeCounts::default());
         counts.map(|(name, counts)| (Arc::clone(name), counts)).collect()
     }
 }
@@ -121,8 +121,8 @@ impl Tally {
 
     /// Returns the counts since the last call. A refusal in a shadow is counted as `denied` or
     /// `undecided` besides, and is shown once.
-    fn new_counts(&self) -> Counts {
-        let mut counts = Counts::default();
+    fn new_counts(&self) -> OutcomeCounts {
+        let mut counts = OutcomeCounts::default();
         for (place, count) in counts.iter_mut().enumerate() {
             let now = self.counters[place].load(Relaxed);
             *count = now.saturating_sub(self.last[place].swap(now, Relaxed));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::meters::{Counts, Meters, OUTCOMES};
+use crate::meters::{Meters, OUTCOMES, OutcomeCounts};
 
 /// The number of seconds that are kept.
 const SECONDS: usize = 60;
@@ -14,8 +14,8 @@ const SECONDS: usize = 60;
 /// The counts of one second. A policy that decided nothing takes no place.
 #[derive(Debug, Default)]
 struct Second {
-    requests: Counts,
-    policies: Vec<(Arc<str>, Counts)>,
+    requests: OutcomeCounts,
+    policies: Vec<(Arc<str>, OutcomeCounts)>,
 }
 
 /// The last seconds, the oldest first. Clones share them.
@@ -55,7 +55,7 @@ impl Minute {
         let mut requests = BTreeMap::new();
         let mut policies: BTreeMap<&str, BTreeMap<&str, Vec<u64>>> = BTreeMap::new();
         for (place, second) in kept.iter().enumerate() {
-            let add = |series: &mut BTreeMap<_, Vec<u64>>, counts: &Counts| {
+            let add = |series: &mut BTreeMap<_, Vec<u64>>, counts: &OutcomeCounts| {
                 for (outcome, count) in OUTCOMES.into_iter().zip(counts).filter(|(_, n)| **n > 0) {
                     let series = series.entry(outcome).or_insert_with(|| vec![0; kept.len()]);
                     series[place] = *count;
@@ -78,7 +78,7 @@ mod tests {
     fn second(allowed: u64, limited: u64) -> Second {
         let counts = [allowed, 0, limited, 0, 0, 0, 0, 0];
         let policies =
-            if counts == Counts::default() { vec![] } else { vec![("api".into(), counts)] };
+            if counts == OutcomeCounts::default() { vec![] } else { vec![("api".into(), counts)] };
         Second { requests: counts, policies }
     }
 

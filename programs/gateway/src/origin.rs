@@ -18,12 +18,12 @@ use serving::port::Sent;
 
 /// The inner service of the limits.
 #[derive(Clone)]
-pub(crate) enum Origin {
+pub(crate) enum OriginService {
     Upstream(Arc<Proxy>),
     BuiltIn,
 }
 
-impl Origin {
+impl OriginService {
     /// One for each worker.
     pub(crate) fn of_workers(
         settings: &Settings,
@@ -40,7 +40,7 @@ impl Origin {
     }
 }
 
-impl Service<Request<Sent>> for Origin {
+impl Service<Request<Sent>> for OriginService {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -53,8 +53,8 @@ impl Service<Request<Sent>> for Origin {
         let this = self.clone();
         Box::pin(async move {
             Ok(match this {
-                Origin::Upstream(proxy) => proxy.forward(request).await,
-                Origin::BuiltIn => built_in::answer(request),
+                OriginService::Upstream(proxy) => proxy.forward(request).await,
+                OriginService::BuiltIn => built_in::answer(request),
             })
         })
     }

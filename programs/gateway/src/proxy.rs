@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use crate::body::Body;
 use crate::built_in::status;
-use crate::client::{Client, Failure, is_grpc};
+use crate::client::{Client, ForwardFailure, is_grpc};
 use crate::http2::Own;
 use crate::settings::Settings;
 use crate::{forwarded, hop_by_hop, tunnel};
@@ -70,7 +70,7 @@ impl Proxy {
         let answer = tokio::select! {
             biased;
             answer = self.client.send(request, by_http2, asked) => answer,
-            () = exchange.upstream_is_overdue(self.timeout) => Err(Failure::Late),
+            () = exchange.upstream_is_overdue(self.timeout) => Err(ForwardFailure::Late),
         };
         let (code, why) = match answer {
             Ok(response) => {
@@ -83,9 +83,11 @@ impl Proxy {
             Err(_) if exchange.is_given_up() => {
                 return status(StatusCode::REQUEST_TIMEOUT, Body::default());
             }
-            Err(Failure::Caller) => return status(StatusCode::BAD_REQUEST, "the body broke off\n"),
-            Err(Failure::Upstream(why)) => (StatusCode::BAD_GATEWAY, why),
-            Err(Failure::Late) => {
+            Err(ForwardFailure::Caller) => {
+                return status(StatusCode::BAD_REQUEST, "the body broke off\n");
+            }
+            Err(ForwardFailure::Upstream(why)) => (StatusCode::BAD_GATEWAY, why),
+            Err(ForwardFailure::Late) => {
                 if by_http2 {
                     exchange.caller.own::<Own>().is_late(asked);
                 }

@@ -33,12 +33,12 @@ enum Series {
     Counter(Weak<AtomicU64>),
     /// The bits of a float.
     Gauge(Weak<AtomicU64>),
-    Histogram(Weak<Buckets>),
+    Histogram(Weak<HistogramBuckets>),
 }
 
 /// The number of values that were at most as large as each bound, and their sum.
 #[derive(Debug)]
-struct Buckets {
+struct HistogramBuckets {
     bounds: &'static [f64],
     /// One more than bounds: the last has none. Made for the first value.
     counts: OnceLock<Box<[AtomicU64]>>,
@@ -199,7 +199,7 @@ impl Recorder for Metrics {
             || {
                 let is_size = key.name().ends_with("_batch_size");
                 let bounds = if is_size { BATCH_BUCKETS } else { SECONDS_BUCKETS };
-                let buckets = Arc::new(Buckets::new(bounds));
+                let buckets = Arc::new(HistogramBuckets::new(bounds));
                 (Series::Histogram(Arc::downgrade(&buckets)), buckets)
             },
         );
@@ -207,13 +207,13 @@ impl Recorder for Metrics {
     }
 }
 
-impl Buckets {
+impl HistogramBuckets {
     fn new(bounds: &'static [f64]) -> Self {
         Self { bounds, counts: OnceLock::new(), sum: AtomicU64::new(0.0_f64.to_bits()) }
     }
 }
 
-impl HistogramFn for Buckets {
+impl HistogramFn for HistogramBuckets {
     fn record(&self, value: f64) {
         let bucket = self.bounds.partition_point(|bound| *bound < value);
         let none = || (0..=self.bounds.len()).map(|_| AtomicU64::new(0)).collect();
@@ -224,10 +224,10 @@ impl HistogramFn for Buckets {
 }
 
 /// The value of a series.
-enum Value {
+enum SeriesValue {
     Counter(u64),
     Gauge(f64),
-    Histogram(Arc<Buckets>),
+    Histogram(Arc<HistogramBuckets>),
 }
 
 impl Series {
@@ -239,19 +239,21 @@ impl Series {
     }
 
     /// `None` if nobody counts on it, or it is an empty histogram.
-    fn value(&self) -> Option<Value> {
+    fn value(&self) -> Option<SeriesValue> {
         Some(match self {
-            Self::Counter(count) => Value::Counter(count.upgrade()?.load(Relaxed)),
-            Self::Gauge(value) => Value::Gauge(f64::from_bits(value.upgrade()?.load(Relaxed))),
+            Self::Counter(count) => SeriesValue::Counter(count.upgrade()?.load(Relaxed)),
+            Self::Gauge(value) => {
+                SeriesValue::Gauge(f64::from_bits(value.upgrade()?.load(Relaxed)))
+            }
             Self::Histogram(buckets) => {
                 let buckets = buckets.upgrade()?;
-                Value::Histogram(Some(buckets).filter(|one| one.counts.get().is_some())?)
+                SeriesValue::Histogram(Some(buckets).filter(|one| one.counts.get().is_some())?)
             }
         })
     }
 }
 
-impl Value {
+impl SeriesValue {
     fn kind(&self) -> &'static str {
         match self {
             Self::Counter(_) => "counter",

@@ -72,7 +72,7 @@ impl Reload {
         let loading = self.clone();
         let loaded = beside(move || {
             // Watched before it is read, so that no change falls between.
-            let changes = Changes::watch(&path, loading.ending)?;
+            let changes = FileChanges::watch(&path, loading.ending)?;
             let files = loading.read(&path)?;
             (loading.load)(&files)?;
             Ok::<_, String>((path, files, changes))
@@ -101,7 +101,7 @@ impl Reload {
         self,
         path: PathBuf,
         mut last: Arc<[Text]>,
-        mut changes: Changes,
+        mut changes: FileChanges,
         mut hangup: Signal,
     ) {
         loop {
@@ -228,7 +228,7 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// Says when a file, or something in its folder, has changed.
-struct Changes {
+struct FileChanges {
     path: PathBuf,
     ending: &'static str,
     /// The files as they were when they were last read.
@@ -260,7 +260,7 @@ async fn stamps_beside(path: &Path, ending: &'static str) -> Vec<Stamp> {
     beside(move || stamps(&path, ending)).await.unwrap_or_default()
 }
 
-impl Changes {
+impl FileChanges {
     /// Watches folders, since a file that is renamed over another is another file. A link is
     /// watched in its own folder and in that of its target.
     fn watch(path: &Path, ending: &'static str) -> Result<Self, String> {

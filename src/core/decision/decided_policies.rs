@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Decision;
 use super::details::Details;
-use super::policy_report::{Figures, KEEPS_NAME, Policy, PolicyReport};
+use super::policy_report::{DecidedPolicy, Figures, KEEPS_NAME, PolicyReport};
 
 impl Decision {
     /// Every policy that took part, in order. A tuple has one for each quota, and a combination has
@@ -15,7 +15,7 @@ impl Decision {
     pub fn policies(&self) -> impl Iterator<Item = PolicyReport<'_>> + Clone {
         let several = self.details().and_then(|details| details.policies.as_deref());
         let only = if several.is_some() { None } else { self.only_policy() };
-        only.into_iter().chain(several.unwrap_or_default().iter().map(Policy::report))
+        only.into_iter().chain(several.unwrap_or_default().iter().map(DecidedPolicy::report))
     }
 
     /// The policy that matters most to the next request. If policies refuse, it is the one that
@@ -44,8 +44,9 @@ impl Decision {
     }
 
     /// Sets the policies as [`with_policies`](Decision::with_policies) does.
-    pub(crate) fn set_policies(&mut self, policies: Arc<[Policy]>) {
-        let tightest = policies.iter().map(Policy::report).min_by(PolicyReport::compare_tightness);
+    pub(crate) fn set_policies(&mut self, policies: Arc<[DecidedPolicy]>) {
+        let tightest =
+            policies.iter().map(DecidedPolicy::report).min_by(PolicyReport::compare_tightness);
         let Some(tightest) = tightest else { return };
         // A policy in a shadow limits no request, so it counts only if there is no other.
         let are_all_shadows = tightest.is_shadow();
@@ -64,7 +65,7 @@ impl Decision {
     }
 
     /// Returns the policies, for the report of another decision.
-    pub(crate) fn to_policies(&self) -> Vec<Policy> {
+    pub(crate) fn to_policies(&self) -> Vec<DecidedPolicy> {
         let Some(details) = self.details() else { return Vec::new() };
         match (&details.policies, &details.limiter, self.only_policy()) {
             (Some(several), ..) => several.to_vec(),
@@ -151,7 +152,7 @@ impl Decision {
 
 impl Details {
     /// The listed policies, for a change. Other decisions keep the old ones.
-    pub(super) fn policies_mut(&mut self) -> &mut [Policy] {
+    pub(super) fn policies_mut(&mut self) -> &mut [DecidedPolicy] {
         self.policies.as_mut().map(Arc::make_mut).unwrap_or_default()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::policy_report::Policy;
+use super::policy_report::DecidedPolicy;
 use crate::core::reservation::Reservation;
 use crate::core::waiters::Waiters;
 use crate::core::{Error, Outcome, Quota};
@@ -24,7 +24,7 @@ pub(crate) struct Details {
     /// The place of the only policy among all policies of its limiter.
     pub(crate) place: usize,
     /// All policies. `None`: there is one policy, as the fields above say.
-    pub(crate) policies: Option<Arc<[Policy]>>,
+    pub(crate) policies: Option<Arc<[DecidedPolicy]>>,
     pub(crate) retried_for: Duration,
     /// The units of a penalty that could not be taken.
     pub(crate) not_taken: u64,

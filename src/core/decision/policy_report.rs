@@ -54,7 +54,7 @@ pub enum QuotaUnit {
 
 /// A policy as decisions keep it.
 #[derive(Clone, Debug)]
-pub(crate) struct Policy {
+pub(crate) struct DecidedPolicy {
     pub(crate) name: Arc<str>,
     /// Its place among all policies of its limiter, or `KEEPS_NAME`. A charge may leave some
     /// policies out.
@@ -202,8 +202,8 @@ impl<'a> PolicyReport<'a> {
         (quota, unit, refills, partition_key)
     }
 
-    pub(super) fn to_policy(self, name: Arc<str>, place: usize) -> Policy {
-        Policy { name, place, figures: self.figures }
+    pub(super) fn to_policy(self, name: Arc<str>, place: usize) -> DecidedPolicy {
+        DecidedPolicy { name, place, figures: self.figures }
     }
 
     /// Compares two policies by their effect on the next request: see
@@ -218,7 +218,7 @@ impl<'a> PolicyReport<'a> {
     }
 }
 
-impl Policy {
+impl DecidedPolicy {
     pub(crate) fn report(&self) -> PolicyReport<'_> {
         PolicyReport { name: &self.name, figures: self.figures }
     }

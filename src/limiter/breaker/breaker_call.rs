@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Breaker;
-use super::circuit::{Outcome, Permit};
+use super::circuit::{Ending, Permit};
 use super::shared_circuit::SharedCircuit;
 use crate::core::decision::Origin;
 use crate::core::{Charge, Decision, Error, ErrorKind};
@@ -46,9 +46,9 @@ impl BreakerCall {
     /// Reports the end. Without an answer, since the caller left, the call does not count, unless
     /// it was already slow.
     fn end(self, answer: Option<&Result<Decision, Error>>) {
-        let outcome = match answer.map_or(Outcome::Unknown, what_it_says) {
-            Outcome::Failed => Outcome::Failed,
-            _ if self.is_slow => Outcome::Slow,
+        let outcome = match answer.map_or(Ending::Unknown, what_it_says) {
+            Ending::Failed => Ending::Failed,
+            _ if self.is_slow => Ending::Slow,
             outcome => outcome,
         };
         if let Some(permit) = self.permit {
@@ -106,21 +106,21 @@ impl Around for Breaker {
 }
 
 /// Returns the outcome that an answer has for the breaker.
-fn what_it_says(answer: &Result<Decision, Error>) -> Outcome {
+fn what_it_says(answer: &Result<Decision, Error>) -> Ending {
     match answer {
         Ok(decision) => match decision.origin() {
-            Origin::Store | Origin::Local => Outcome::Answered,
+            Origin::Store | Origin::Local => Ending::Answered,
             // The store did not decide it.
-            _ => Outcome::Unknown,
+            _ => Ending::Unknown,
         },
         Err(error) => match error.kind() {
-            ErrorKind::Infrastructure => Outcome::Failed,
+            ErrorKind::Infrastructure => Ending::Failed,
             // The store answers. An open breaker would hide that the store is full, is set up
             // wrongly, or has a corrupt value, and a fallback could admit.
-            ErrorKind::Capacity | ErrorKind::Configuration | ErrorKind::State => Outcome::Answered,
+            ErrorKind::Capacity | ErrorKind::Configuration | ErrorKind::State => Ending::Answered,
             // The load of this process, and invalid requests, say nothing about a store.
-            ErrorKind::Saturation => Outcome::Saturated,
-            ErrorKind::Request => Outcome::Unknown,
+            ErrorKind::Saturation => Ending::Saturated,
+            ErrorKind::Request => Ending::Unknown,
         },
     }
 }

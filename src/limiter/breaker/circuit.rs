@@ -102,7 +102,7 @@ impl Circuit {
     pub(super) fn end(
         &mut self,
         permit: Permit,
-        outcome: Outcome,
+        outcome: Ending,
         now: Duration,
         pause: Duration,
         settings: &Settings,
@@ -123,7 +123,7 @@ impl Circuit {
                 Some(CircuitChange::Opened(trouble))
             }
             // An answer counts even after its probe was given up.
-            (State::Open { .. }, Outcome::Answered) => {
+            (State::Open { .. }, Ending::Answered) => {
                 self.enter(State::Closed(Window::after_answer(now, settings)));
                 Some(CircuitChange::Closed)
             }
@@ -132,20 +132,20 @@ impl Circuit {
                     // After a probe that does not count, the next caller is the probe at once.
                     // Otherwise invalid requests, load, or callers that hang up could keep the
                     // circuit open.
-                    let says_nothing = matches!(outcome, Outcome::Saturated | Outcome::Unknown);
+                    let says_nothing = matches!(outcome, Ending::Saturated | Ending::Unknown);
                     *next_probe = if says_nothing { now } else { now + pause };
                     *probe = None;
-                } else if outcome == Outcome::Failed {
+                } else if outcome == Ending::Failed {
                     // This probe was given up: another one shows the state of the limiter.
                     return None;
                 }
                 match outcome {
                     // Load alone can cause both. So from now on the error must not fail open, even
                     // if the probe was given up.
-                    Outcome::Slow | Outcome::Saturated => {
+                    Ending::Slow | Ending::Saturated => {
                         (*trouble, *failed_probes) = (Trouble::Slowness, 0);
                     }
-                    Outcome::Failed => {
+                    Ending::Failed => {
                         *failed_probes = failed_probes.saturating_add(1);
                         // Some callers can make each probe fail. So it closes for a window and
                         // makes all calls. Only if none of them is answered, it opens because of
@@ -155,7 +155,7 @@ impl Circuit {
                             return Some(CircuitChange::Closed);
                         }
                     }
-                    Outcome::Answered | Outcome::Unknown => return None,
+                    Ending::Answered | Ending::Unknown => return None,
                 }
                 Some(CircuitChange::StaysOpen(*trouble))
             }
@@ -207,14 +207,14 @@ impl Window {
     /// does not.
     pub(super) fn after_answer(now: Duration, settings: &Settings) -> Self {
         let mut window = Self::default();
-        window.add(Outcome::Answered, now, settings);
+        window.add(Ending::Answered, now, settings);
         window
     }
 
     /// Adds the end of a call. Returns the problem that the calls now show, if any.
     pub(super) fn add(
         &mut self,
-        outcome: Outcome,
+        outcome: Ending,
         now: Duration,
         settings: &Settings,
     ) -> Option<Trouble> {
@@ -223,16 +223,16 @@ impl Window {
         match outcome {
             // It does not show the state of the limiter, so it does not open the circuit, even if
             // no answer is left in the window.
-            Outcome::Saturated | Outcome::Unknown => return None,
-            Outcome::Answered => {
+            Ending::Saturated | Ending::Unknown => return None,
+            Ending::Answered => {
                 slice.answered += 1;
                 self.in_a_row = Ends::default();
             }
-            Outcome::Failed => {
+            Ending::Failed => {
                 slice.failed += 1;
                 self.in_a_row.failed += 1;
             }
-            Outcome::Slow => {
+            Ending::Slow => {
                 slice.slow += 1;
                 self.in_a_row.slow += 1;
             }
@@ -244,11 +244,11 @@ impl Window {
             let since = *self.some_fail_since.get_or_insert(now);
             let is_long = now.saturating_sub(since) >= settings.window;
             // This answer may be the first of a store that is back.
-            return trouble.filter(|_| is_long && outcome != Outcome::Answered);
+            return trouble.filter(|_| is_long && outcome != Ending::Answered);
         }
         self.some_fail_since = None;
         match (outcome, ends.answered) {
-            (Outcome::Answered, _) => None,
+            (Ending::Answered, _) => None,
             // If calls are rare, failures that are older than the window count too, unless a call
             // was answered since.
             (_, 0) => self.in_a_row.trouble(settings),
@@ -297,7 +297,7 @@ impl Ends {
 
 /// The outcome of a call for the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Outcome {
+pub(super) enum Ending {
     /// The limiter decided, or its store answered.
     Answered,
     /// The call failed as if the store were away.
@@ -379,7 +379,7 @@ mod tests {
             let mut world = Self::closed();
             for _ in 0..MIN_FAILURES {
                 world.begin();
-                world.end(0, Outcome::Failed);
+                world.end(0, Ending::Failed);
             }
             assert_eq!(world.circuit.closed_period(), None);
             world
@@ -407,7 +407,7 @@ mod tests {
             self.callers.push(caller);
         }
 
-        fn end(&mut self, caller: usize, outcome: Outcome) {
+        fn end(&mut self, caller: usize, outcome: Ending) {
             let caller = self.callers.remove(caller);
             let before = self.circuit.clone();
             let now = ticks(self.now);
@@ -422,21 +422,21 @@ mod tests {
                     ends.push((self.now, outcome));
                     trouble(ends).map(CircuitChange::Opened)
                 }
-                Model::Open { .. } if outcome == Outcome::Answered => Some(CircuitChange::Closed),
+                Model::Open { .. } if outcome == Ending::Answered => Some(CircuitChange::Closed),
                 Model::Open { first, probes, failed } => {
-                    let is_load = matches!(outcome, Outcome::Slow | Outcome::Saturated);
+                    let is_load = matches!(outcome, Ending::Slow | Ending::Saturated);
                     if is_newest_probe {
-                        let says_much = matches!(outcome, Outcome::Slow | Outcome::Failed);
+                        let says_much = matches!(outcome, Ending::Slow | Ending::Failed);
                         *failed = says_much.then_some(self.now);
                     }
-                    (is_load || is_newest_probe && outcome == Outcome::Failed).then(|| {
+                    (is_load || is_newest_probe && outcome == Ending::Failed).then(|| {
                         probes.push(outcome);
                         change_of_probes(*first, probes)
                     })
                 }
             };
             let keeps_failing_open = change == Some(CircuitChange::StaysOpen(Trouble::Errors));
-            assert!(!(keeps_failing_open && outcome != Outcome::Failed), "{caller:?} {self:?}");
+            assert!(!(keeps_failing_open && outcome != Ending::Failed), "{caller:?} {self:?}");
             assert_eq!(change, expected, "{caller:?} {outcome:?} {self:?}");
             if is_newest_probe {
                 self.newest_probe = None;
@@ -447,7 +447,7 @@ mod tests {
                     self.enter(Model::Open { first, probes: Vec::new(), failed });
                 }
                 Some(CircuitChange::Closed) => {
-                    self.enter(Model::Closed(vec![(self.now, Outcome::Answered)]));
+                    self.enter(Model::Closed(vec![(self.now, Ending::Answered)]));
                 }
                 Some(CircuitChange::StaysOpen(_)) | None => {}
             }
@@ -465,7 +465,7 @@ mod tests {
         fn assert_it_recovers(&self) {
             let (mut circuit, later) = (self.circuit.clone(), ticks(self.now + LOST));
             let permit = circuit.admit(later, &SETTINGS).expect("somebody may ask");
-            circuit.end(permit, Outcome::Answered, later, ticks(PAUSE), &SETTINGS);
+            circuit.end(permit, Ending::Answered, later, ticks(PAUSE), &SETTINGS);
             assert_eq!(circuit.state(later), BreakerState::Closed, "{self:?}");
         }
 
@@ -498,7 +498,7 @@ mod tests {
                 then(&World::begin);
             }
             for caller in 0..self.callers.len() {
-                use Outcome::{Answered, Failed, Saturated, Slow, Unknown};
+                use Ending::{Answered, Failed, Saturated, Slow, Unknown};
                 for outcome in [Answered, Failed, Slow, Saturated, Unknown] {
                     then(&|world| world.end(caller, outcome));
                 }
@@ -537,7 +537,7 @@ mod tests {
     /// An answer may be the first of a store that is back. The failure after it opens the circuit.
     #[test]
     fn some_failures_open_with_a_failure_and_never_with_an_answer() {
-        use Outcome::{Answered, Failed};
+        use Ending::{Answered, Failed};
         let mut world = World::closed();
         let end = |world: &mut World, outcome| {
             world.begin();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::circuit::{Circuit, CircuitChange, Outcome, Permit, Trouble};
+use super::circuit::{Circuit, CircuitChange, Ending, Permit, Trouble};
 use super::{BreakerCounts, BreakerState, Settings};
 use crate::core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::core::sync::{Mutex, lock};
@@ -92,10 +92,10 @@ impl SharedCircuit {
         Ok(permit)
     }
 
-    pub(super) fn end(&self, permit: Permit, outcome: Outcome, error: Option<&Error>) {
+    pub(super) fn end(&self, permit: Permit, outcome: Ending, error: Option<&Error>) {
         let mut lock = lock(&self.guarded);
         let guarded = &mut *lock;
-        if outcome == Outcome::Failed
+        if outcome == Ending::Failed
             && let Some(failure) = error.and_then(failure)
         {
             guarded.cause = Some(failure);
@@ -189,7 +189,7 @@ mod interleavings {
         Arc::new(SharedCircuit::new(settings, None))
     }
 
-    fn call(breaker: &SharedCircuit, outcome: Outcome) {
+    fn call(breaker: &SharedCircuit, outcome: Ending) {
         if let Ok(permit) = breaker.admit() {
             breaker.end(permit, outcome, None);
         }
@@ -199,11 +199,11 @@ mod interleavings {
     fn the_period_that_callers_read_is_the_circuits() {
         each("breaker", || {
             let breaker = breaker();
-            let others = [Outcome::Failed, Outcome::Answered].map(|outcome| {
+            let others = [Ending::Failed, Ending::Answered].map(|outcome| {
                 let breaker = Arc::clone(&breaker);
                 thread::spawn(move || call(&breaker, outcome))
             });
-            call(&breaker, Outcome::Failed);
+            call(&breaker, Ending::Failed);
             others.into_iter().for_each(|other| other.join().unwrap());
             let period = lock(&breaker.guarded).circuit.closed_period();
             assert_eq!(breaker.closed_period.load(Relaxed), period.unwrap_or(0));
@@ -218,9 +218,9 @@ mod interleavings {
             let late = breaker.admit().expect("closed");
             let other = {
                 let breaker = Arc::clone(&breaker);
-                thread::spawn(move || breaker.end(late, Outcome::Failed, None))
+                thread::spawn(move || breaker.end(late, Ending::Failed, None))
             };
-            call(&breaker, Outcome::Failed);
+            call(&breaker, Ending::Failed);
             other.join().unwrap();
             assert_eq!(breaker.counts().opened, 1, "the second failure is one of a past period");
             assert_eq!(breaker.closed_period.load(Relaxed), 0);

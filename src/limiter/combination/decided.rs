@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{iter, mem};
 
 use super::held_reservations::{By, HeldReservations, Tentative, inherits};
-use crate::core::decision::{Origin, Policy, make_distinct};
+use crate::core::decision::{DecidedPolicy, Origin, make_distinct};
 use crate::core::reservation::{Owner, Reservation};
 use crate::core::settlement::Settlement;
 use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
@@ -81,7 +81,7 @@ impl PartsDecision {
     }
 
     /// Returns the policies, each with the place of its part.
-    fn policies(&self) -> impl Iterator<Item = (usize, Policy)> {
+    fn policies(&self) -> impl Iterator<Item = (usize, DecidedPolicy)> {
         // One part may have several policies.
         let last = self.parts.len() - 1;
         let policies = self.decision.to_policies().into_iter().enumerate();

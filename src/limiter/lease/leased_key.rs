@@ -90,7 +90,7 @@ impl<L: Limiter> LeasedKey<L> {
             demand: Demand::new(now),
             remaining: None,
             under_way: UnderWay::default(),
-            queue: WaiterQueue { waiters: Waiters::new(), units: 0 },
+            queue: WaiterQueue { waiters: LeaseWaiters::new(), units: 0 },
         }
     }
 
@@ -210,7 +210,7 @@ impl<L: Limiter> LeasedKey<L> {
 
     /// Takes out all waiters after a refill without units. The key must show demand again before
     /// the next refill.
-    pub(super) fn dismiss(&mut self, remaining: Option<u64>, now: Instant) -> Waiters<L> {
+    pub(super) fn dismiss(&mut self, remaining: Option<u64>, now: Instant) -> LeaseWaiters<L> {
         self.remaining = remaining;
         self.demand = Demand::new(now);
         self.queue.units = 0;
@@ -274,10 +274,10 @@ pub(super) struct LeaseWaiter<L: Limiter> {
 }
 
 /// Callers that wait, in the order in which they came.
-pub(super) type Waiters<L> = VecDeque<LeaseWaiter<L>>;
+pub(super) type LeaseWaiters<L> = VecDeque<LeaseWaiter<L>>;
 
 /// Sends waiters to the inner limiter, unless the inner limiter has failed.
-pub(super) fn end_waits<L: Limiter>(waiters: Waiters<L>, failure: Option<RefillFailure>) {
+pub(super) fn end_waits<L: Limiter>(waiters: LeaseWaiters<L>, failure: Option<RefillFailure>) {
     for waiter in waiters {
         let answer = failure.clone().map_or(WaiterAnswer::AskAlone, WaiterAnswer::Failed);
         let _ = waiter.sender.send(answer);
@@ -285,7 +285,7 @@ pub(super) fn end_waits<L: Limiter>(waiters: Waiters<L>, failure: Option<RefillF
 }
 
 struct WaiterQueue<L: Limiter> {
-    waiters: Waiters<L>,
+    waiters: LeaseWaiters<L>,
     /// The units that the waiters need.
     units: u64,
 }

@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::LeaseSettings;
-use super::leased_key::{KeyAnswer, LeasedKey, WaiterAnswer, Waiters, end_waits};
+use super::leased_key::{KeyAnswer, LeaseWaiters, LeasedKey, WaiterAnswer, end_waits};
 use super::stock::{Ended, LeasedName, Order, Stock};
 use crate::core::mark::Births;
 use crate::core::reservation::Owner;
@@ -52,7 +52,7 @@ impl<L: Limiter> Leases<L> {
     pub(super) fn ask(&self, charge: &Charge) -> (KeyAnswer<L>, Option<Order>) {
         let now = Instant::now();
         let (hash, name) = self.name(charge.key());
-        let (mut ended, mut waiters) = (Ended::new(), Waiters::new());
+        let (mut ended, mut waiters) = (Ended::new(), LeaseWaiters::new());
         let mut shard = self.shard(hash);
         let may_refill = shard.may_refill(now);
         let key = shard.key(hash, &name).filter(|key| key.has_quota_of(charge));
@@ -144,7 +144,7 @@ impl<L: Limiter> Leases<L> {
     /// forgets the unspent units; otherwise they are returned.
     pub(super) fn begin_reset(&self, key: &str, is_reset: bool) {
         let (hash, name) = self.name(key);
-        let (mut ended, mut waiters) = (Ended::new(), Waiters::new());
+        let (mut ended, mut waiters) = (Ended::new(), LeaseWaiters::new());
         let mut shard = self.shard(hash);
         if let Some(mut key) = shard.begin_reset(hash, &name, is_reset) {
             key.stocks.end_all(&mut ended);
@@ -306,8 +306,8 @@ impl<L: Limiter> LeaseShard<L> {
         now: Instant,
         settings: &LeaseSettings,
         ended: &mut Ended<L>,
-    ) -> Waiters<L> {
-        let mut waiters = Waiters::new();
+    ) -> LeaseWaiters<L> {
+        let mut waiters = LeaseWaiters::new();
         if let Some(mut key) = self.remove(hash, name) {
             key.stocks.end_all(ended);
             waiters = key.dismiss(None, now);

@@ -61,10 +61,10 @@ pub(super) struct Stock<L: Limiter> {
     /// The births of the keys when the units were taken. `None` if only the inner limiter knows
     /// them, as a combination does.
     pub(super) births: Option<Box<[i64]>>,
-    open: Mutex<Open>,
+    open: Mutex<OpenLease>,
 }
 
-struct Open {
+struct OpenLease {
     /// The inner limiter's reservation of the units. `None` after it is settled.
     reservation: Option<Reservation>,
     /// The units that were put back and cannot be spent any more.
@@ -91,7 +91,7 @@ impl<L: Limiter> Stock<L> {
             answer,
             can_settle: reservation.is_some(),
             births,
-            open: Mutex::new(Open { reservation, unspent: 0 }),
+            open: Mutex::new(OpenLease { reservation, unspent: 0 }),
         }
     }
 

@@ -13,7 +13,7 @@ pub(super) enum Clock {
         since: Instant,
         epoch_micros: i64,
     },
-    Callers(charge_numbers::Clock),
+    Callers(charge_numbers::CallerClock),
 }
 
 impl Clock {

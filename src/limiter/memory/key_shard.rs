@@ -23,19 +23,19 @@ const DAY: i64 = 86_400_000_000;
 pub(super) struct Shard<S> {
     capacity: usize,
     hasher: RandomState,
-    entries: HashTable<Entry<S>>,
+    entries: HashTable<KeyEntry<S>>,
     /// The hash of every key once, ordered by an instant before which it does not expire.
     ages: BinaryHeap<Reverse<(i64, u64)>>,
 }
 
-struct Entry<S> {
-    name: Name,
+struct KeyEntry<S> {
+    name: EntryName,
     kept: KeyState<S>,
     /// The instant at which the state is equivalent to no state. After a reset, a later one.
     expires_at: i64,
 }
 
-impl<S> Entry<S> {
+impl<S> KeyEntry<S> {
     /// The instant at which the state is equivalent to no state, and no block lasts any more.
     fn end(&self) -> i64 {
         self.expires_at.max(self.kept.over.as_ref().map_or(0, |over| over.blocked_until))
@@ -155,7 +155,7 @@ impl<S> Shard<S> {
         if self.entries.len() >= self.capacity && !self.make_room(now) {
             return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
         }
-        let entry = Entry { name: name.into(), kept, expires_at };
+        let entry = KeyEntry { name: name.into(), kept, expires_at };
         self.ages.push(Reverse((expires_at, hash_of_name)));
         let hasher = &self.hasher;
         self.entries.insert_unique(hash_of_name, entry, |entry| entry.hash(hasher));
@@ -199,7 +199,7 @@ impl<S> Shard<S> {
             let Some(mut oldest) = oldest else { return false };
             let hash = oldest.0.1;
             let entry = self.entries.find(hash, |entry| entry.hash(&self.hasher) == hash);
-            let end = entry.map(Entry::end).filter(|end| *end > now);
+            let end = entry.map(KeyEntry::end).filter(|end| *end > now);
             let Some(end) = end else { return true };
             // A block may be ended before its time.
             oldest.0.0 = end.min(now + DAY);
@@ -223,30 +223,30 @@ const MAX_IN_PLACE: usize = 23;
 
 /// The name of a key. A short name is part of the entry, so that a decision reads it together with
 /// the entry.
-pub(super) enum Name {
+pub(super) enum EntryName {
     InPlace { length: NonZeroU8, bytes: [u8; MAX_IN_PLACE] },
     Boxed(Box<[u8]>),
 }
 
-impl Name {
+impl EntryName {
     pub(super) fn as_bytes(&self) -> &[u8] {
         match self {
-            Name::InPlace { length, bytes } => &bytes[..usize::from(length.get())],
-            Name::Boxed(bytes) => bytes,
+            EntryName::InPlace { length, bytes } => &bytes[..usize::from(length.get())],
+            EntryName::Boxed(bytes) => bytes,
         }
     }
 }
 
-impl From<&[u8]> for Name {
+impl From<&[u8]> for EntryName {
     fn from(name: &[u8]) -> Self {
         let length = u8::try_from(name.len()).ok().and_then(NonZeroU8::new);
         match length {
             Some(length) if name.len() <= MAX_IN_PLACE => {
                 let mut bytes = [0; MAX_IN_PLACE];
                 bytes[..name.len()].copy_from_slice(name);
-                Name::InPlace { length, bytes }
+                EntryName::InPlace { length, bytes }
             }
-            _ => Name::Boxed(name.into()),
+            _ => EntryName::Boxed(name.into()),
         }
     }
 }
@@ -307,12 +307,12 @@ mod tests {
     fn every_name_is_kept_as_it_was() {
         for length in 0..70 {
             let name = vec![b'x'; length];
-            assert_eq!(Name::from(&*name).as_bytes(), name);
+            assert_eq!(EntryName::from(&*name).as_bytes(), name);
         }
     }
 
     #[test]
     fn a_short_name_takes_no_more_than_its_bytes_and_its_length() {
-        assert_eq!(size_of::<Name>(), MAX_IN_PLACE + 1);
+        assert_eq!(size_of::<EntryName>(), MAX_IN_PLACE + 1);
     }
 }

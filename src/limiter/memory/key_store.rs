@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::clock::Clock;
 use super::key_shard::{KeyState, Shard, hash};
-use crate::algorithm::{Algorithm, Answer, Check, Refund};
+use crate::algorithm::{Algorithm, Check, Refund, Ruling};
 use crate::core::charge::Key;
 use crate::core::decision::Origin;
 use crate::core::mark::Births;
@@ -149,7 +149,7 @@ impl<A: Algorithm> Store<A> {
                 None => A::estimate(&rule, state, now, check),
             };
             let expires_at = || state.map_or(now, |state| A::expires_at(&rule, state));
-            ((Answer { not_taken, ..answer }, now), is_changed.then(expires_at))
+            ((Ruling { not_taken, ..answer }, now), is_changed.then(expires_at))
         })?;
         let quota = charge.own_quota().cloned();
         Ok(self.named.decision(quota, 0, answer, local_provenance(now), Key::Constant("")))

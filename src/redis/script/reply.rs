@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use redis::Value;
 
 use super::{Op, Request};
-use crate::algorithm::{Answer, Check, Element, INEXACT, InLua, LATEST, Verdict};
+use crate::algorithm::{Check, Element, INEXACT, InLua, LATEST, Ruling, Verdict};
 use crate::core::{Error, ErrorKind};
 use crate::limiter::configured::ConfiguredAlgorithm;
 
@@ -27,7 +27,7 @@ const RESET: &[u8] = b"RESET ";
 /// The answer to one request in a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReplyEntry {
-    Decided(Answer),
+    Decided(Ruling),
     /// The units given back; below 0, those that could not be taken.
     Settled {
         units: i64,
@@ -66,7 +66,7 @@ pub(crate) trait ReadEntry: Send + Sync {
     ) -> Result<ReplyEntry, Error>;
 
     /// Returns the answer for a key that is blocked until an instant, which is later than `now`.
-    fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Answer, Error>;
+    fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Ruling, Error>;
 }
 
 impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
@@ -97,7 +97,7 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
             let not_taken = Some(wait).filter(|wait| (0..=cost).contains(wait));
             let not_taken = not_taken.ok_or_else(malformed_reply)?;
             let answer = A::estimate(&rule, state.as_ref(), now, check);
-            return Ok(ReplyEntry::Decided(Answer { not_taken, ..answer }));
+            return Ok(ReplyEntry::Decided(Ruling { not_taken, ..answer }));
         }
         let (is_taken, wait) = if wait < 0 { (true, -1 - wait) } else { (false, wait) };
         let answer = match request.op {
@@ -118,7 +118,7 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
         }
     }
 
-    fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Answer, Error> {
+    fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Ruling, Error> {
         let rule = self.rule(request.quota.as_ref())?;
         Ok(A::blocked(&rule, now, until))
     }
@@ -191,7 +191,7 @@ impl<'a> BatchReply<'a> {
                 let end = block_end(text, &request.op).filter(|(until, _)| is_later(until));
                 let (until, not_taken) = end.ok_or_else(malformed_reply)?;
                 let answer = reader.blocked(self.now, request, until)?;
-                Ok(ReplyEntry::Decided(Answer { not_taken, ..answer }))
+                Ok(ReplyEntry::Decided(Ruling { not_taken, ..answer }))
             }
             Element::Text(text) if text.starts_with(RESET) => {
                 let numbers = numbers_after(RESET, text).ok_or_else(malformed_reply)?;
@@ -199,7 +199,7 @@ impl<'a> BatchReply<'a> {
                     return Err(malformed_reply());
                 };
                 let mut entry = reader.read(self.now, request, *wait, state)?;
-                if let ReplyEntry::Decided(Answer { mark: Some(mark), .. }) = &mut entry {
+                if let ReplyEntry::Decided(Ruling { mark: Some(mark), .. }) = &mut entry {
                     *mark = std::mem::take(mark).with_births(births);
                 }
                 Ok(entry)
@@ -351,7 +351,7 @@ mod tests {
         // It was full again at 1,000, after five charges and four more.
         let reply = ints(&[600, -101, 1_101, 0]);
         assert_eq!(BatchReply::read(&reply, 1, 2).unwrap().now, 600);
-        let decided = ReplyEntry::Decided(Answer {
+        let decided = ReplyEntry::Decided(Ruling {
             verdict: Verdict::Wait(100),
             report: Report { remaining: 0, reset_after: 600 },
             members: Box::default(),
@@ -449,7 +449,7 @@ mod tests {
         let report = Report { remaining: 0, reset_after: 100 };
         let (verdict, members) = (Verdict::Deny(100), Box::default());
         let blocked =
-            ReplyEntry::Decided(Answer { verdict, report, members, mark: None, not_taken: 0 });
+            ReplyEntry::Decided(Ruling { verdict, report, members, mark: None, not_taken: 0 });
         for op in [check(), Op::Estimate { cost: 1, max_wait: 0 }, Op::Reset] {
             assert_eq!(read(b"BLOCKED 0000000000000107", op).unwrap(), blocked);
         }
@@ -513,7 +513,7 @@ mod tests {
         for _ in 0..10_000 {
             let number = |random: &mut Rng| random.i64(..) >> random.u32(..64);
             let numbers: Vec<_> = (0..random.usize(..6)).map(|_| number(&mut random)).collect();
-            if let Ok(ReplyEntry::Decided(Answer { verdict: Verdict::Wait(wait), .. })) =
+            if let Ok(ReplyEntry::Decided(Ruling { verdict: Verdict::Wait(wait), .. })) =
                 read_first(&ints(&numbers))
             {
                 assert!((1..=500).contains(&wait), "{numbers:?}");

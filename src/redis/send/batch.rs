@@ -183,11 +183,12 @@ pub(super) struct CallEnd {
     /// True if a server replied, even with an error.
     pub(super) was_answered: bool,
     /// The rest of the wait, if no reply came by the earliest deadline of the batches.
-    pub(super) late_reply: Option<LateReply>,
+    pub(super) late_reply: Option<CallFuture>,
 }
 
-/// Waits for a late reply. Ends when the reply has come, or when it is given up.
-pub(super) type LateReply = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
+/// A call, or the rest of it: sends batches, and gives each request its answer. Ends when the reply
+/// has come, or when it is given up.
+pub(super) type CallFuture = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 
 impl Batch {
     pub(super) fn new(hash_slot: u16, requests: Requests) -> Self {

@@ -1,7 +1,6 @@
 //! Sends the batches of a call, and waits for their answers until the earliest deadline.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::decision_times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, PATIENCE};
-use super::batch::{Batch, Call, CallEnd, LateReply};
+use super::batch::{Batch, Call, CallEnd, CallFuture};
 use super::config::Config;
 use super::routed;
 
@@ -26,9 +25,6 @@ pub(super) async fn send_call(
     let sending = Box::pin(routed::send(config, connection, call.batches));
     wait.run(sending, Some(used)).await
 }
-
-/// The future that sends batches and gives each request its answer.
-type Sending = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 
 /// Sends a batch that no server has run to the server that the cluster names.
 pub(super) async fn follow(config: Arc<Config>, rejected: Rejected<Batch>) -> CallEnd {
@@ -73,7 +69,7 @@ impl Wait {
     #[expect(clippy::manual_async_fn, reason = "an async fn stores its arguments twice")]
     fn run(
         self,
-        mut sending: Sending,
+        mut sending: CallFuture,
         connection: Option<Arc<dyn SharedConnection>>,
     ) -> impl Future<Output = CallEnd> + Send {
         async move {
@@ -93,7 +89,7 @@ impl Wait {
     /// else is sent for blocked slots.
     async fn late_reply(
         mut self,
-        mut sending: Sending,
+        mut sending: CallFuture,
         sent: Instant,
         connection: Option<Arc<dyn SharedConnection>>,
     ) -> CallEnd {
@@ -114,7 +110,7 @@ impl Wait {
                 end.unfinished.iter_mut().for_each(|rejected| rejected.item.frees_slot = true);
                 end
             };
-            let late_reply: Option<LateReply> = Some(Box::pin(late_reply));
+            let late_reply: Option<CallFuture> = Some(Box::pin(late_reply));
             return CallEnd { refunds_done, late_reply, ..CallEnd::default() };
         }
         self.ended(timeout_at(until, sending).await.unwrap_or_default(), sent)

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use super::super::Pool;
 use super::super::script::{ReadEntry, Scripts, keep_text};
 use crate::algorithm::{InLua, ScriptPart};
-use crate::limiter::charge_numbers::{Clock, system_time};
+use crate::limiter::charge_numbers::{CallerClock, system_time};
 use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::observe::CallWatch;
 use crate::redis::key_names::Buckets;
@@ -45,7 +45,7 @@ pub(crate) struct Config {
     pub(super) keeps_text: Vec<bool>,
     /// The limiter's own rule, in the form of the script.
     pub(crate) rule: Vec<i64>,
-    pub(crate) clock: Option<Clock>,
+    pub(crate) clock: Option<CallerClock>,
     /// The most charges in one call.
     pub(crate) max_batch_size: usize,
     /// The most calls at the same time, for each connection.
@@ -63,7 +63,7 @@ impl Config {
         named: &ConfiguredAlgorithm<A>,
     ) -> Self {
         let parts = named.parts();
-        let clock = pool.has_caller_clock().then(|| Arc::new(system_time) as Clock);
+        let clock = pool.has_caller_clock().then(|| Arc::new(system_time) as CallerClock);
         let mut config = Self {
             pool,
             scripts: Scripts::of(&parts),

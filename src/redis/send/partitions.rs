@@ -24,11 +24,11 @@ const MIN_SHARED_OF_ONE_KEY: usize = 24;
 /// The partitions with requests to send, or with a call in flight.
 pub(super) struct Partitions {
     partitions: BTreeMap<Partition, PartitionState>,
-    limits: Limits,
+    limits: CallBounds,
 }
 
 /// The bounds of a partition's calls.
-struct Limits {
+struct CallBounds {
     /// The most requests in a call.
     batch_size: usize,
     /// The most calls at the same time.
@@ -58,7 +58,7 @@ struct PartitionState {
 
 impl Partitions {
     pub(super) fn new(max_batch_size: usize) -> Self {
-        let limits = Limits { batch_size: max_batch_size, in_flight: 1, is_hot: false };
+        let limits = CallBounds { batch_size: max_batch_size, in_flight: 1, is_hot: false };
         Self { partitions: BTreeMap::new(), limits }
     }
 
@@ -163,14 +163,14 @@ impl PartitionState {
     }
 
     /// Returns true if a call may be sent now.
-    fn may_send(&self, limits: &Limits) -> bool {
+    fn may_send(&self, limits: &CallBounds) -> bool {
         let is_held = self.has_just_sent && self.is_shared(limits);
         let may_begin = !self.is_connecting && self.calls_in_flight < limits.in_flight;
         !self.slots.is_empty() && may_begin && !is_held
     }
 
     /// The most requests in the next call.
-    fn max_size(&self, limits: &Limits) -> usize {
+    fn max_size(&self, limits: &CallBounds) -> usize {
         match self.is_shared(limits) {
             true => self.expected(limits).div_ceil(2).min(limits.batch_size),
             false => limits.batch_size,
@@ -178,18 +178,18 @@ impl PartitionState {
     }
 
     /// Returns true if the next call is full: later requests would not join it.
-    fn has_whole_batch(&self, limits: &Limits) -> bool {
+    fn has_whole_batch(&self, limits: &CallBounds) -> bool {
         self.is_shared(limits) && self.waiting >= self.max_size(limits)
     }
 
     /// Returns true if two calls share the requests, half each.
-    fn is_shared(&self, limits: &Limits) -> bool {
+    fn is_shared(&self, limits: &CallBounds) -> bool {
         let fewest = if limits.is_hot { MIN_SHARED_OF_ONE_KEY } else { MIN_SHARED };
         limits.in_flight > 1 && self.expected(limits) >= fewest
     }
 
     /// Returns the number of requests without an answer now, or before the last call ended.
-    fn expected(&self, limits: &Limits) -> usize {
+    fn expected(&self, limits: &CallBounds) -> usize {
         let before = if limits.is_hot { 0 } else { self.unanswered_before };
         self.unanswered().max(before)
     }

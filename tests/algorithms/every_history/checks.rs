@@ -1,6 +1,6 @@
 //! The checks of a state at an instant, which hold whatever led to it.
 
-use tower_sluice::algorithm::{Algorithm, Answer, Check, Refund, Report, Verdict};
+use tower_sluice::algorithm::{Algorithm, Check, Refund, Report, Ruling, Verdict};
 
 use super::kinds::{HORIZON, Kind, Unwinds};
 
@@ -177,7 +177,7 @@ impl<A: Algorithm> Place<'_, A> {
         before: Option<A::State>,
         mut after: Option<A::State>,
         cost: i64,
-        answer: &Answer,
+        answer: &Ruling,
     ) -> Result<(), String> {
         let mark = answer.mark.as_ref().expect("a charge that was taken has one");
         let refund = Refund::of_all(cost, mark);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tower_sluice::algorithm::{
-    Answer, AnyAlgorithm, Budget, Check, FixedWindow, InLua, IntoAlgorithm, Mark, Quotas, Refund,
+    AnyAlgorithm, Budget, Check, FixedWindow, InLua, IntoAlgorithm, Mark, Quotas, Refund, Ruling,
     SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::limiter::{Boxed, Reservation};
@@ -171,7 +171,7 @@ fn reported(algorithm: &impl InLua, quotas: &Quotas) -> Vec<Quota> {
 }
 
 /// Of several quotas each says the same in both, and together they say what the whole does.
-fn same_policies(from_lua: &Decision, answer: &Answer, quotas: &[Quota], place: &str) {
+fn same_policies(from_lua: &Decision, answer: &Ruling, quotas: &[Quota], place: &str) {
     let policies: Vec<_> = from_lua.policies().collect();
     assert!(policies.iter().map(|policy| policy.quota()).eq(quotas.iter().copied()), "{place}");
     assert_eq!(from_lua.quota(), from_lua.tightest().map(|policy| policy.quota()), "{place}");

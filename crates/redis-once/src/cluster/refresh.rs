@@ -109,7 +109,7 @@ impl Cluster {
         };
         let candidates = self.candidates();
         let (cluster, id, begun) = (Arc::downgrade(self), runtime.id(), Instant::now());
-        let attempt = Attempt { cluster, runtime: id, begun, result: None };
+        let attempt = RefreshAttempt { cluster, runtime: id, begun, result: None };
         let mut attempts = lock(&self.attempts);
         while attempts.try_join_next().is_some() {}
         attempts.spawn_on(attempt.run(candidates, patience), &runtime);
@@ -139,7 +139,7 @@ impl Cluster {
 }
 
 /// An attempt to read the map. Its drop lets another attempt begin, after any end.
-struct Attempt {
+struct RefreshAttempt {
     cluster: Weak<Cluster>,
     runtime: runtime::Id,
     begun: Instant,
@@ -147,7 +147,7 @@ struct Attempt {
     result: Option<Result<SlotMap, Error>>,
 }
 
-impl Attempt {
+impl RefreshAttempt {
     async fn run(mut self, candidates: Vec<Candidate>, patience: Duration) {
         let waiting = self.cluster.clone();
         let record_overdue = || {
@@ -159,7 +159,7 @@ impl Attempt {
     }
 }
 
-impl Drop for Attempt {
+impl Drop for RefreshAttempt {
     fn drop(&mut self) {
         let Some(cluster) = self.cluster.upgrade() else { return };
         let result = self.result.take().map(|map| cluster.nodes.replace(&map?, &cluster.connector));
@@ -275,7 +275,7 @@ mod tests {
         // In a busy process, a failure counts if it is fresh.
         let runtime = Handle::current().id();
         let end = |result| {
-            drop(Attempt { cluster: Arc::downgrade(cluster), runtime, begun, result });
+            drop(RefreshAttempt { cluster: Arc::downgrade(cluster), runtime, begun, result });
         };
         end(Some(Err(Error::new(ErrorKind::Infrastructure, "away"))));
         let failed = cluster.facts(unserved).failure.expect("it has failed").at;

@@ -7,13 +7,13 @@ use super::*;
 
 const D: Duration = Duration::from_millis(20);
 
-fn reason(health: &Health) -> Option<Useless> {
+fn reason(health: &ConnectionHealth) -> Option<Useless> {
     health.useless().map(|(reason, _)| reason)
 }
 
-fn two() -> (Health, Health) {
+fn two() -> (ConnectionHealth, ConnectionHealth) {
     let server = Arc::default();
-    (Health::new(&server), Health::new(&server))
+    (ConnectionHealth::new(&server), ConnectionHealth::new(&server))
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch as channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use self::reports::{Report, Reports};
+use self::reports::{Reports, SentinelReport};
 use self::watch::Watch;
 use super::address::Host;
 use super::connection::Connection;
@@ -25,7 +25,7 @@ use super::event::Event;
 use super::greeting::ServerKind;
 use super::lock::lock;
 use super::on_time::unless_busy;
-use super::server::{Connector, Failure, Login, Server};
+use super::server::{ConnectFailure, Connector, Login, Server};
 use super::times::{HEARTBEAT, MAX_SILENCE, WATCHER_IS_GONE};
 
 /// Sentinels, and the primary that they name.
@@ -126,13 +126,13 @@ impl Sentinels {
 
     /// Connects to the primary. The wait for its name and the attempt to connect may each take the
     /// connect timeout. So each has its own timers, which show if this process is busy.
-    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+    pub(super) async fn connect(&self) -> Result<Connection, ConnectFailure> {
         let mut changes = self.primary.subscribe();
         loop {
             let end = Instant::now() + self.connector.timeout;
             let primary = match unless_busy(end, self.wait_for_primary(&mut changes, end)).await {
                 Ok(primary) => primary,
-                Err(error) => return Err(Failure { address: self.address(), cause: error }),
+                Err(error) => return Err(ConnectFailure { address: self.address(), cause: error }),
             };
             let end = Instant::now() + self.connector.timeout;
             let connected = select! {
@@ -164,7 +164,7 @@ impl Sentinels {
                 Err(error) => error,
             };
             self.doubts.notify_waiters();
-            return Err(Failure { address: primary.server.address(), cause: error });
+            return Err(ConnectFailure { address: primary.server.address(), cause: error });
         }
     }
 
@@ -195,7 +195,7 @@ impl Sentinels {
     }
 
     /// Records the report of a sentinel.
-    fn record(&self, sentinel: usize, report: Report) {
+    fn record(&self, sentinel: usize, report: SentinelReport) {
         let mut reports = lock(&self.reports);
         reports.record(sentinel, report);
         let may_choose = self.primary.borrow().is_some() || reports.are_complete();

@@ -14,7 +14,7 @@ use super::super::error_reply::{before_asking, weight};
 
 /// The last report of one sentinel.
 #[derive(Clone, Debug)]
-pub(super) enum Report {
+pub(super) enum SentinelReport {
     /// No report yet.
     Missing,
     /// The reason why the sentinel gave no answer.
@@ -28,7 +28,7 @@ pub(super) enum Report {
 /// The last reports of all sentinels.
 #[derive(Debug)]
 pub(super) struct Reports {
-    all: Vec<Report>,
+    all: Vec<SentinelReport>,
     /// The primary that the pool follows, and the newest epoch when it first connected to it.
     followed: Option<(Host, u64)>,
     /// The last server that was not a primary, and its epoch then.
@@ -36,7 +36,7 @@ pub(super) struct Reports {
 }
 
 /// A server that some sentinels name.
-struct Candidate<'a> {
+struct PrimaryCandidate<'a> {
     host: &'a Host,
     epoch: u64,
     votes: usize,
@@ -44,45 +44,46 @@ struct Candidate<'a> {
 
 impl Reports {
     pub(super) fn new(sentinels: usize) -> Self {
-        Self { all: vec![Report::Missing; sentinels], followed: None, refuted: None }
+        Self { all: vec![SentinelReport::Missing; sentinels], followed: None, refuted: None }
     }
 
-    pub(super) fn record(&mut self, sentinel: usize, report: Report) {
+    pub(super) fn record(&mut self, sentinel: usize, report: SentinelReport) {
         self.all[sentinel] = report;
     }
 
     /// Returns true if the reports suffice for the first choice: more than half of the sentinels
     /// agree, or all have reported.
     pub(super) fn are_complete(&self) -> bool {
-        let is_missing = |report: &Report| matches!(report, Report::Missing);
+        let is_missing = |report: &SentinelReport| matches!(report, SentinelReport::Missing);
         self.candidates().iter().any(|one| self.has_majority(one))
             || !self.all.iter().any(is_missing)
     }
 
     /// Returns true if all sentinels have reported, and none names a primary.
     pub(super) fn name_none(&self) -> bool {
-        let names_none =
-            |report: &Report| matches!(report, Report::Unreachable(_) | Report::UnknownService);
+        let names_none = |report: &SentinelReport| {
+            matches!(report, SentinelReport::Unreachable(_) | SentinelReport::UnknownService)
+        };
         self.all.iter().all(names_none)
     }
 
     /// Chooses the primary. `None`: it does not change.
     pub(super) fn choose(&self) -> Option<Host> {
         let candidates = self.candidates();
-        let is_refuted = |one: &Candidate<'_>| self.is_refuted(one.host);
+        let is_refuted = |one: &PrimaryCandidate<'_>| self.is_refuted(one.host);
         let best = match &self.followed {
             None => candidates.iter().max_by_key(|one| (!is_refuted(one), one.votes, one.epoch)),
             Some((followed, epoch)) => {
                 // A server that said that it is not a primary has no say.
-                let is_alone = |one: &Candidate<'_>| {
+                let is_alone = |one: &PrimaryCandidate<'_>| {
                     candidates.iter().all(|other| other.host == one.host || is_refuted(other))
                 };
-                let has_support = |one: &Candidate<'_>| one.votes > 1 || is_alone(one);
-                let is_newer = |one: &Candidate<'_>| {
+                let has_support = |one: &PrimaryCandidate<'_>| one.votes > 1 || is_alone(one);
+                let is_newer = |one: &PrimaryCandidate<'_>| {
                     one.epoch > *epoch && !is_refuted(one) && has_support(one)
                 };
-                let is_followed = |one: &Candidate<'_>| one.host == followed;
-                let may_follow = |one: &&Candidate<'_>| {
+                let is_followed = |one: &PrimaryCandidate<'_>| one.host == followed;
+                let may_follow = |one: &&PrimaryCandidate<'_>| {
                     is_newer(one) || is_followed(one) || self.has_majority(one)
                 };
                 candidates.iter().filter(may_follow).max_by_key(|one| {
@@ -94,7 +95,7 @@ impl Reports {
         best.map(|candidate| candidate.host.clone())
     }
 
-    fn has_majority(&self, candidate: &Candidate<'_>) -> bool {
+    fn has_majority(&self, candidate: &PrimaryCandidate<'_>) -> bool {
         2 * candidate.votes > self.all.len()
     }
 
@@ -115,12 +116,12 @@ impl Reports {
 
     /// Returns the error that says why there is no primary.
     pub(super) fn error(&self, service_name: &str) -> Error {
-        if self.all.iter().any(|report| matches!(report, Report::UnknownService)) {
+        if self.all.iter().any(|report| matches!(report, SentinelReport::UnknownService)) {
             let message = format!("the sentinels know no service called {service_name:?}");
             return Error::new(ErrorKind::Configuration, message);
         }
         let errors = self.all.iter().filter_map(|report| match report {
-            Report::Unreachable(error) => Some(error),
+            SentinelReport::Unreachable(error) => Some(error),
             _ => None,
         });
         match errors.max_by_key(|error| weight(error)) {
@@ -131,16 +132,16 @@ impl Reports {
         }
     }
 
-    fn candidates(&self) -> Vec<Candidate<'_>> {
-        let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    fn candidates(&self) -> Vec<PrimaryCandidate<'_>> {
+        let mut candidates: Vec<PrimaryCandidate<'_>> = Vec::new();
         for report in &self.all {
-            let Report::Primary { host, epoch } = report else { continue };
+            let SentinelReport::Primary { host, epoch } = report else { continue };
             match candidates.iter_mut().find(|candidate| candidate.host == host) {
                 Some(known) => {
                     known.epoch = known.epoch.max(*epoch);
                     known.votes += 1;
                 }
-                None => candidates.push(Candidate { host, epoch: *epoch, votes: 1 }),
+                None => candidates.push(PrimaryCandidate { host, epoch: *epoch, votes: 1 }),
             }
         }
         candidates

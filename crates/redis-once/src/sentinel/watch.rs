@@ -19,7 +19,7 @@ use super::super::server::Server;
 use super::super::socket::Socket;
 use super::super::times::{ANSWER_TIMEOUT, ASK_AT_MOST_EVERY, ASK_EVERY, MAX_SILENCE};
 use super::Sentinels;
-use super::reports::Report;
+use super::reports::SentinelReport;
 
 /// The channels on which a sentinel publishes another primary, in the order of a failover.
 const CHANNELS: [&str; 3] = ["+promoted-slave", "+switch-master", "+config-update-from"];
@@ -48,7 +48,7 @@ impl Watch {
             backoff.record_attempt(Instant::now());
             let begun = Instant::now();
             let end = begun + self.server.connector.timeout;
-            let overdue = || _ = self.report(Report::Unreachable(no_answer()));
+            let overdue = || _ = self.report(SentinelReport::Unreachable(no_answer()));
             let connecting = with_patience(self.connect(end), backoff.patience(), overdue);
             let connected = unless_busy(end, connecting).await;
             let error = match connected {
@@ -63,7 +63,7 @@ impl Watch {
                     error
                 }
             };
-            self.report(Report::Unreachable(error))?;
+            self.report(SentinelReport::Unreachable(error))?;
         }
     }
 
@@ -132,12 +132,12 @@ impl Watch {
         }
     }
 
-    async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Report> {
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<SentinelReport> {
         let mut question = cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&*self.service_name);
         let answer = connection.req_packed_command(&question).await?.extract_error()?;
         let Some((name, port)) = from_redis_value::<Option<(String, u16)>>(answer)? else {
-            return Ok(Report::UnknownService);
+            return Ok(SentinelReport::UnknownService);
         };
         let mut question = cmd("SENTINEL");
         question.arg("MASTER").arg(&*self.service_name);
@@ -148,11 +148,11 @@ impl Watch {
             Err(refused) if refused.code().is_some() => 0,
             Err(error) => return Err(error),
         };
-        Ok(Report::Primary { host: Host { name, port }, epoch })
+        Ok(SentinelReport::Primary { host: Host { name, port }, epoch })
     }
 
     /// Reports to the pool. `None`: the pool is gone.
-    fn report(&self, report: Report) -> Option<()> {
+    fn report(&self, report: SentinelReport) -> Option<()> {
         self.sentinels.upgrade().map(|sentinels| sentinels.record(self.number, report))
     }
 }
@@ -162,7 +162,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let message = "a panic ended the attempt to connect to a sentinel";
-            self.report(Report::Unreachable(Error::new(ErrorKind::Configuration, message)));
+            self.report(SentinelReport::Unreachable(Error::new(ErrorKind::Configuration, message)));
         }
     }
 }

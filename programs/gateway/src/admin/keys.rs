@@ -26,7 +26,7 @@ pub(super) async fn answer(
         }
         Err(why) => return AdminError::Invalid(why).into_response(),
     };
-    let Asked { policy, parts, action } = asked;
+    let KeyRequest { policy, parts, action } = asked;
     match admin.gate.key(&policy, &parts, action).await {
         Ok(stands) => {
             // Without the key, which may be a secret.
@@ -45,14 +45,14 @@ pub(super) async fn answer(
 
 /// The action that is asked for, and its key.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct KeyRequest {
     policy: String,
     parts: Vec<String>,
     action: KeyAction,
 }
 
 /// Reads it. `None`: no such method.
-fn asked(method: &Method, uri: &Uri) -> Result<Option<Asked>, String> {
+fn asked(method: &Method, uri: &Uri) -> Result<Option<KeyRequest>, String> {
     let path = uri.path().strip_prefix("/keys/").unwrap_or_default();
     let decode = |segment: &str| {
         let text = percent_decode_str(segment).decode_utf8();
@@ -74,7 +74,7 @@ fn asked(method: &Method, uri: &Uri) -> Result<Option<Asked>, String> {
         return Err("the path names a policy and a key: /keys/{policy}/{key}".to_owned());
     }
     let policy = segments.remove(0);
-    Ok(Some(Asked { policy, parts: segments, action }))
+    Ok(Some(KeyRequest { policy, parts: segments, action }))
 }
 
 /// The units of a penalty: a whole number, at least 1.
@@ -93,7 +93,7 @@ fn units(query: Option<&str>) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    fn read(method: Method, uri: &'static str) -> Result<Option<Asked>, String> {
+    fn read(method: Method, uri: &'static str) -> Result<Option<KeyRequest>, String> {
         asked(&method, &Uri::from_static(uri))
     }
 

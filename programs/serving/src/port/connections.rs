@@ -89,11 +89,11 @@ impl Timeouts {
 }
 
 /// The open connections of a port.
-pub(crate) struct Connections {
+pub(crate) struct OpenConnections {
     port: &'static str,
     bounds: Bounds,
     room: Arc<Semaphore>,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenPlaces>>,
     /// The most places that an address had when nobody was silent. `usize::MAX` if somebody was.
     most: AtomicUsize,
     number: AtomicU64,
@@ -103,20 +103,20 @@ pub(crate) struct Connections {
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenPlaces {
     callers: HashMap<u64, Arc<Caller>>,
     /// The number of those of each address, but of proxies, and of those that wait.
     of_address: HashMap<IpAddr, usize>,
 }
 
-impl Open {
+impl OpenPlaces {
     fn places_of(&self, address: Option<IpAddr>) -> usize {
         address.and_then(|address| self.of_address.get(&address)).copied().unwrap_or(0)
     }
 }
 
 /// The place of one connection, free again when it is dropped.
-pub(crate) struct Place {
+pub(crate) struct ConnectionPlace {
     number: u64,
     share: Share,
     _permit: OwnedSemaphorePermit,
@@ -125,12 +125,12 @@ pub(crate) struct Place {
 /// One connection in the number of those of its address.
 struct Share {
     address: Option<IpAddr>,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenPlaces>>,
 }
 
 impl Share {
     /// `None` if the address has `most` already.
-    fn take(open: &Arc<Mutex<Open>>, address: Option<IpAddr>, most: usize) -> Option<Self> {
+    fn take(open: &Arc<Mutex<OpenPlaces>>, address: Option<IpAddr>, most: usize) -> Option<Self> {
         if let Some(address) = address {
             let mut open = lock(open);
             let places = open.of_address.entry(address).or_default();
@@ -155,7 +155,7 @@ impl Drop for Share {
     }
 }
 
-impl Connections {
+impl OpenConnections {
     /// `port` names it in logs.
     pub(crate) fn new(port: &'static str, bounds: Bounds) -> Self {
         let room = Arc::new(Semaphore::new(bounds.connections));
@@ -165,7 +165,7 @@ impl Connections {
     }
 
     /// Waits for a place for `caller`. `None` if its address has too many.
-    pub(crate) async fn enter(&self, caller: &Arc<Caller>) -> Option<Place> {
+    pub(crate) async fn enter(&self, caller: &Arc<Caller>) -> Option<ConnectionPlace> {
         let address = self.bounds.caller(caller.peer.address);
         let most = self.bounds.of_address.unwrap_or(usize::MAX);
         let Some(share) = Share::take(&self.open, address, most) else {
@@ -188,7 +188,7 @@ impl Connections {
         caller.since.store(now(), Relaxed);
         let number = self.number.fetch_add(1, Relaxed);
         lock(&self.open).callers.insert(number, Arc::clone(caller));
-        Some(Place { number, share, _permit: permit })
+        Some(ConnectionPlace { number, share, _permit: permit })
     }
 
     /// Lets each connection see that the process ends.
@@ -248,7 +248,7 @@ impl Connections {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         lock(&self.share.open).callers.remove(&self.number);
     }

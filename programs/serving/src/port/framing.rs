@@ -10,8 +10,8 @@
 #[derive(Debug, Default)]
 pub(crate) struct Framing {
     heads: u64,
-    part: Part,
-    line: Line,
+    part: MessagePart,
+    line: LineState,
     /// The length that the head states.
     length: Option<u64>,
     /// The head states a transfer coding.
@@ -20,7 +20,7 @@ pub(crate) struct Framing {
 
 /// The part of a message that comes.
 #[derive(Clone, Copy, Debug, Default)]
-enum Part {
+enum MessagePart {
     /// Empty lines, or the first byte of a head.
     #[default]
     Before,
@@ -39,7 +39,7 @@ enum Part {
 
 /// The present line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Line {
+enum LineState {
     #[default]
     Empty,
     /// So many letters of this name.
@@ -61,45 +61,47 @@ impl Framing {
         while let [byte, after @ ..] = rest {
             rest = after;
             match (self.part, *byte) {
-                (Part::Over, _) => break,
-                (Part::Bytes(left), _) => {
+                (MessagePart::Over, _) => break,
+                (MessagePart::Bytes(left), _) => {
                     // One of them is read.
                     let left = left - 1;
                     let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(after.len());
                     rest = &after[skipped..];
                     self.part = match left - skipped as u64 {
-                        0 if self.is_coded => Part::Size(0),
-                        0 => Part::Before,
-                        left => Part::Bytes(left),
+                        0 if self.is_coded => MessagePart::Size(0),
+                        0 => MessagePart::Before,
+                        left => MessagePart::Bytes(left),
                     };
                 }
-                (Part::Trailers { .. }, b'\r') => self.part = Part::Trailers { has_return: true },
-                (Part::Trailers { has_return }, byte) => {
-                    self.part = Part::Trailers { has_return: false };
+                (MessagePart::Trailers { .. }, b'\r') => {
+                    self.part = MessagePart::Trailers { has_return: true }
+                }
+                (MessagePart::Trailers { has_return }, byte) => {
+                    self.part = MessagePart::Trailers { has_return: false };
                     match has_return && byte == b'\n' {
                         true => self.end_line(),
-                        false => self.line = Line::Other,
+                        false => self.line = LineState::Other,
                     }
                 }
                 (_, b'\n') => self.end_line(),
                 (_, b'\r') => {}
-                _ if self.line == Line::Other => {
+                _ if self.line == LineState::Other => {
                     // To the end of the line at once.
                     let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
                     rest = &rest[end..];
                 }
-                (Part::Size(size), byte) => match char::from(byte).to_digit(16) {
+                (MessagePart::Size(size), byte) => match char::from(byte).to_digit(16) {
                     Some(digit) => {
                         let size = size.saturating_mul(16).saturating_add(digit.into());
-                        self.part = Part::Size(size);
+                        self.part = MessagePart::Size(size);
                     }
-                    None => self.line = Line::Other,
+                    None => self.line = LineState::Other,
                 },
-                (Part::Before, byte) => {
-                    (self.part, self.length, self.is_coded) = (Part::Head, None, false);
+                (MessagePart::Before, byte) => {
+                    (self.part, self.length, self.is_coded) = (MessagePart::Head, None, false);
                     self.read_in_head(byte);
                 }
-                (Part::Head, byte) => self.read_in_head(byte),
+                (MessagePart::Head, byte) => self.read_in_head(byte),
             }
         }
         self.heads
@@ -108,58 +110,60 @@ impl Framing {
     fn read_in_head(&mut self, byte: u8) {
         let letter = byte.to_ascii_lowercase();
         self.line = match self.line {
-            Line::Empty => {
+            LineState::Empty => {
                 let mut names = [LENGTH, CODING, PREFACE].into_iter();
                 let name = names.find(|name| name[0] == letter);
-                name.map_or(Line::Other, |name| Line::Name(name, 1))
+                name.map_or(LineState::Other, |name| LineState::Name(name, 1))
             }
-            Line::Name(name, matched) if name[matched] != letter => Line::Other,
-            Line::Name(name, matched) if matched + 1 < name.len() => Line::Name(name, matched + 1),
-            Line::Name(LENGTH, _) => {
+            LineState::Name(name, matched) if name[matched] != letter => LineState::Other,
+            LineState::Name(name, matched) if matched + 1 < name.len() => {
+                LineState::Name(name, matched + 1)
+            }
+            LineState::Name(LENGTH, _) => {
                 self.length = Some(0);
-                Line::Length
+                LineState::Length
             }
-            Line::Name(CODING, _) => {
+            LineState::Name(CODING, _) => {
                 self.is_coded = true;
-                Line::Other
+                LineState::Other
             }
-            Line::Name(..) => {
-                self.part = Part::Over;
-                Line::Other
+            LineState::Name(..) => {
+                self.part = MessagePart::Over;
+                LineState::Other
             }
-            Line::Length => {
+            LineState::Length => {
                 if let (Some(length), Some(digit)) =
                     (&mut self.length, char::from(byte).to_digit(10))
                 {
                     *length = length.saturating_mul(10).saturating_add(digit.into());
                 }
-                Line::Length
+                LineState::Length
             }
-            Line::Other => Line::Other,
+            LineState::Other => LineState::Other,
         };
     }
 
     fn end_line(&mut self) {
-        let is_empty = std::mem::take(&mut self.line) == Line::Empty;
+        let is_empty = std::mem::take(&mut self.line) == LineState::Empty;
         self.part = match self.part {
-            Part::Head if is_empty => self.end_head(),
-            Part::Size(0) => Part::Trailers { has_return: false },
-            Part::Size(size) => Part::Bytes(size.saturating_add(2)),
-            Part::Trailers { .. } if is_empty => Part::Before,
+            MessagePart::Head if is_empty => self.end_head(),
+            MessagePart::Size(0) => MessagePart::Trailers { has_return: false },
+            MessagePart::Size(size) => MessagePart::Bytes(size.saturating_add(2)),
+            MessagePart::Trailers { .. } if is_empty => MessagePart::Before,
             part => part,
         };
     }
 
     /// Returns what comes after the head.
-    fn end_head(&mut self) -> Part {
+    fn end_head(&mut self) -> MessagePart {
         if self.is_coded && self.length.is_some() {
-            return Part::Over;
+            return MessagePart::Over;
         }
         self.heads += 1;
         match self.length {
-            _ if self.is_coded => Part::Size(0),
-            None | Some(0) => Part::Before,
-            Some(length) => Part::Bytes(length),
+            _ if self.is_coded => MessagePart::Size(0),
+            None | Some(0) => MessagePart::Before,
+            Some(length) => MessagePart::Bytes(length),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::port::connections::{Caller, Place};
+use crate::port::connections::{Caller, ConnectionPlace};
 use crate::port::framing::Framing;
 
 /// The longest time that it reads on.
@@ -26,7 +26,7 @@ const TURN: usize = 64 << 10;
 pub(crate) struct Lingering<T> {
     inner: T,
     caller: Arc<Caller>,
-    _place: Option<Place>,
+    _place: Option<ConnectionPlace>,
     framing: Framing,
     /// The bytes that were read in this turn.
     read: usize,
@@ -36,7 +36,11 @@ pub(crate) struct Lingering<T> {
 
 impl<T> Lingering<T> {
     /// The stream of a caller. It keeps the caller's place.
-    pub(crate) fn new(inner: T, caller: Arc<Caller>, place: impl Into<Option<Place>>) -> Self {
+    pub(crate) fn new(
+        inner: T,
+        caller: Arc<Caller>,
+        place: impl Into<Option<ConnectionPlace>>,
+    ) -> Self {
         let framing = Framing::default();
         Self { inner, caller, _place: place.into(), framing, read: 0, until: None }
     }

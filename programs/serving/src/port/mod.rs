@@ -46,9 +46,9 @@ use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceExt};
 use tower_sluice::key::PeerAddr;
 
-use self::connections::Connections;
+use self::connections::OpenConnections;
 use self::lingering::Lingering;
-use self::running::{Counted, One};
+use self::running::{RunningBody, RunningRequest};
 use self::streams::Streams;
 use crate::log::Log;
 use crate::program;
@@ -74,7 +74,7 @@ static NOT_ACCEPTED: Log = Log::new();
 pub struct Port {
     name: &'static str,
     listener: Arc<net::TcpListener>,
-    connections: Arc<Connections>,
+    connections: Arc<OpenConnections>,
     tasks: TaskTracker,
     running: Running,
     timeouts: Timeouts,
@@ -96,7 +96,7 @@ impl Port {
             name,
             listener: Arc::new(listener),
             timeouts: bounds.timeouts,
-            connections: Arc::new(Connections::new(name, bounds)),
+            connections: Arc::new(OpenConnections::new(name, bounds)),
             tasks: TaskTracker::new(),
             running,
         })
@@ -148,7 +148,7 @@ impl Port {
             };
             let (service, of) = (service.clone(), Arc::clone(&caller));
             let service = hyper::service::service_fn(move |request| {
-                let one = One::new(&of, request.version());
+                let one = RunningRequest::new(&of, request.version());
                 answer(service.clone(), request, one)
             });
             let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
@@ -178,8 +178,8 @@ impl Port {
 async fn answer<S, B>(
     service: S,
     request: Request<Incoming>,
-    one: One,
-) -> Result<Response<Counted<B>>, Infallible>
+    one: RunningRequest,
+) -> Result<Response<RunningBody<B>>, Infallible>
 where
     S: Service<Request<Sent>, Response = Response<B>, Error = Infallible>,
     B: Body<Data = Bytes> + From<&'static str>,

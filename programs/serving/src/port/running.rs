@@ -28,14 +28,14 @@ pub struct Running {
 }
 
 /// A request that runs, until the end of its answer.
-pub(crate) struct One {
-    answer: Arc<Answer>,
+pub(crate) struct RunningRequest {
+    answer: Arc<RunningAnswer>,
     exchange: Arc<Exchange>,
 }
 
 /// An answer, which counts as running until all of its parts have left. It holds nothing of the
 /// request: HTTP/2 drops parts under a lock that the end of a request's body needs.
-pub(crate) struct Answer {
+pub(crate) struct RunningAnswer {
     _token: TaskTrackerToken,
     caller: Arc<Caller>,
     /// The number of parts that wait for the caller.
@@ -46,7 +46,7 @@ pub(crate) struct Answer {
     pace: Pace,
 }
 
-impl Answer {
+impl RunningAnswer {
     fn has_part(&self) {
         self.takes_part();
         if self.parts.fetch_add(1, Relaxed) == 0 {
@@ -78,26 +78,26 @@ impl Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for RunningAnswer {
     fn drop(&mut self) {
         self.caller.end();
     }
 }
 
 /// A part of an answer, until it has left: by HTTP/2 it waits until the caller wants it.
-pub(crate) struct Part {
+pub(crate) struct AnswerPart {
     bytes: Bytes,
-    answer: Arc<Answer>,
+    answer: Arc<RunningAnswer>,
 }
 
-impl Part {
-    fn new(bytes: Bytes, answer: &Arc<Answer>) -> Self {
+impl AnswerPart {
+    fn new(bytes: Bytes, answer: &Arc<RunningAnswer>) -> Self {
         answer.has_part();
         Self { bytes, answer: Arc::clone(answer) }
     }
 }
 
-impl Buf for Part {
+impl Buf for AnswerPart {
     fn remaining(&self) -> usize {
         self.bytes.remaining()
     }
@@ -113,7 +113,7 @@ impl Buf for Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for AnswerPart {
     fn drop(&mut self) {
         self.answer.took_part();
     }
@@ -155,13 +155,14 @@ impl Running {
     }
 }
 
-impl One {
+impl RunningRequest {
     /// A request of `caller` begins to run.
     pub(crate) fn new(caller: &Arc<Caller>, version: Version) -> Self {
         caller.begin(version == Version::HTTP_2);
         let (parts, taken) = (AtomicUsize::new(0), AtomicU64::new(0));
         let (_token, of) = (caller.running.begin(), Arc::clone(caller));
-        let answer = Arc::new(Answer { _token, caller: of, parts, taken, pace: Pace::default() });
+        let answer =
+            Arc::new(RunningAnswer { _token, caller: of, parts, taken, pace: Pace::default() });
         Self { answer, exchange: Exchange::new(Arc::clone(caller)) }
     }
 
@@ -169,42 +170,42 @@ impl One {
         &self.exchange
     }
 
-    pub(crate) fn answer(&self) -> &Arc<Answer> {
+    pub(crate) fn answer(&self) -> &Arc<RunningAnswer> {
         &self.answer
     }
 
     /// Counts until the body of `response` has ended.
-    pub(crate) fn until_end_of<B: Body>(self, response: Response<B>) -> Response<Counted<B>> {
-        response.map(|body| Counted { body, one: self })
+    pub(crate) fn until_end_of<B: Body>(self, response: Response<B>) -> Response<RunningBody<B>> {
+        response.map(|body| RunningBody { body, one: self })
     }
 }
 
 /// A body that counts as running.
-pub(crate) struct Counted<B> {
+pub(crate) struct RunningBody<B> {
     body: B,
-    one: One,
+    one: RunningRequest,
 }
 
-impl<B> Drop for Counted<B> {
+impl<B> Drop for RunningBody<B> {
     fn drop(&mut self) {
         sent::read_on(&self.one.exchange);
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
-    type Data = Part;
+impl<B: Body<Data = Bytes> + Unpin> Body for RunningBody<B> {
+    type Data = AnswerPart;
     type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Part>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<AnswerPart>, B::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if frame.is_some() {
             self.one.exchange.moves();
         }
         let of_one =
-            |frame: Frame<Bytes>| frame.map_data(|bytes| Part::new(bytes, &self.one.answer));
+            |frame: Frame<Bytes>| frame.map_data(|bytes| AnswerPart::new(bytes, &self.one.answer));
         Poll::Ready(frame.map(|frame| frame.map(of_one)))
     }
 
@@ -231,7 +232,7 @@ mod tests {
     async fn a_request_runs_until_its_last_part_has_left() {
         let timeouts = Timeouts { body: Duration::ZERO, ..Timeouts::default() };
         let caller = Caller::new("127.0.0.1:1".parse().unwrap(), Running::default(), timeouts);
-        let one = One::new(&caller, Version::HTTP_2);
+        let one = RunningRequest::new(&caller, Version::HTTP_2);
         let answer = Arc::downgrade(one.answer());
         let takes_nothing = || answer.upgrade().is_some_and(|answer| answer.takes_nothing(true));
         let mut body = one.until_end_of(Response::new(Full::from("whole"))).into_body();

@@ -11,14 +11,14 @@ use hyper::rt::Executor;
 use tokio::time::sleep;
 
 use crate::port::exchange::Exchange;
-use crate::port::running::{Answer, One};
+use crate::port::running::{RunningAnswer, RunningRequest};
 
 /// The pause between two looks at a stream.
 const PAUSE: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     /// The request of the stream that runs.
-    static REQUEST: OnceLock<(Arc<Answer>, Arc<Exchange>)>;
+    static REQUEST: OnceLock<(Arc<RunningAnswer>, Arc<Exchange>)>;
 }
 
 /// Runs each stream in a task of its own.
@@ -43,7 +43,7 @@ where
 
 /// Gives up the stream that runs where its caller takes nothing of the answer to this request. By
 /// HTTP/1.1 the connection is given up.
-pub(crate) fn watch(one: &One) {
+pub(crate) fn watch(one: &RunningRequest) {
     let request = || (Arc::clone(one.answer()), Arc::clone(one.exchange()));
     let _ = REQUEST.try_with(|own| own.set(request()));
 }

@@ -6,7 +6,7 @@ use tokio::time::{Instant, advance};
 use super::super::super::script::{Op, ReplyEntry, Request};
 use super::super::batch::{CompletedRequest, ReplyTo};
 use super::*;
-use crate::algorithm::{Answer, Report, Verdict};
+use crate::algorithm::{Report, Ruling, Verdict};
 use crate::core::ErrorKind;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -107,7 +107,7 @@ fn what_was_taken_for_a_caller_who_has_left_is_refunded() {
     let answer = |verdict| {
         let report = Report { remaining: 0, reset_after: 0 };
         let mark = Some([5, 0, 0, 0].into());
-        ReplyEntry::Decided(Answer { verdict, report, members: [].into(), mark, not_taken: 0 })
+        ReplyEntry::Decided(Ruling { verdict, report, members: [].into(), mark, not_taken: 0 })
     };
     let given_back = |cost, entry, is_awaited| {
         let (queued, receiver) = queued(0, check(cost));

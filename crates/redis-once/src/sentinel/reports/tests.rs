@@ -4,12 +4,12 @@ fn host(name: &str) -> Host {
     Host { name: name.to_owned(), port: 6_379 }
 }
 
-fn says(name: &str, epoch: u64) -> Report {
-    Report::Primary { host: host(name), epoch }
+fn says(name: &str, epoch: u64) -> SentinelReport {
+    SentinelReport::Primary { host: host(name), epoch }
 }
 
 /// The reports of some sentinels.
-fn reports<const N: usize>(said: [Report; N]) -> Reports {
+fn reports<const N: usize>(said: [SentinelReport; N]) -> Reports {
     let mut reports = Reports::new(N);
     for (sentinel, report) in said.into_iter().enumerate() {
         reports.record(sentinel, report);
@@ -21,13 +21,13 @@ fn chosen(reports: &Reports) -> Option<String> {
     reports.choose().map(|host| host.name)
 }
 
-fn away() -> Report {
-    Report::Unreachable(Error::new(ErrorKind::Infrastructure, "refused"))
+fn away() -> SentinelReport {
+    SentinelReport::Unreachable(Error::new(ErrorKind::Infrastructure, "refused"))
 }
 
 #[test]
 fn at_the_start_most_votes_win() {
-    let mut reports = reports([says("wrong", 99), Report::Missing, says("one", 5)]);
+    let mut reports = reports([says("wrong", 99), SentinelReport::Missing, says("one", 5)]);
     assert!(!reports.are_complete());
     reports.record(1, says("one", 5));
     assert!(reports.are_complete());
@@ -45,7 +45,7 @@ fn at_the_start_most_votes_win() {
 
 #[test]
 fn one_sentinel_that_answers_is_enough() {
-    let reports = reports([away(), says("one", 0), Report::UnknownService]);
+    let reports = reports([away(), says("one", 0), SentinelReport::UnknownService]);
     assert!(reports.are_complete());
     assert_eq!(chosen(&reports).as_deref(), Some("one"));
 }
@@ -171,16 +171,16 @@ fn when_all_are_away_nothing_changes() {
 
 #[test]
 fn errors_say_what_is_wrong() {
-    let unknown = reports([away(), Report::UnknownService, Report::Missing]);
+    let unknown = reports([away(), SentinelReport::UnknownService, SentinelReport::Missing]);
     let error = unknown.error("main");
     assert_eq!(error.kind(), ErrorKind::Configuration);
     assert!(error.to_string().contains("\"main\""), "{error}");
     let password = Error::new(ErrorKind::Configuration, "redis answered: WRONGPASS");
-    let wrong = reports([away(), Report::Unreachable(password), Report::Missing]);
+    let wrong = reports([away(), SentinelReport::Unreachable(password), SentinelReport::Missing]);
     assert_eq!(wrong.error("main").kind(), ErrorKind::Configuration);
     let load = Error::new(ErrorKind::Saturation, "this process is too busy");
-    let busy = reports([away(), Report::Unreachable(load), away()]);
+    let busy = reports([away(), SentinelReport::Unreachable(load), away()]);
     assert_eq!(busy.error("main").kind(), ErrorKind::Saturation);
-    let gone = reports([away(), Report::Missing, Report::Missing]);
+    let gone = reports([away(), SentinelReport::Missing, SentinelReport::Missing]);
     assert_eq!(gone.error("main").kind(), ErrorKind::Infrastructure);
 }
