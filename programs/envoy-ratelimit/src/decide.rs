@@ -625,7 +625,7 @@ mod tests {
     /// One worker: nobody else runs unless the computation lets them.
     #[tokio::test]
     async fn a_computation_yields_after_so_many_descriptors() {
-        let table = Table::read(&[(PathBuf::from("x.yaml"), "domain: x".to_owned())]).unwrap();
+        let table = RuleTable::read(&[(PathBuf::from("x.yaml"), "domain: x".to_owned())]).unwrap();
         let decider = Decider {
             table: Arc::new(ArcSwap::from_pointee(table)),
             counters: Counters::in_memory(),
