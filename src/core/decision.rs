@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::details::Details;
+use self::details::WrapperDetails;
 pub use self::done::Done;
 pub use self::outcome::{Origin, Outcome};
 pub(crate) use self::policy_report::{
@@ -179,7 +180,7 @@ impl Decision {
     pub fn waited(&self) -> Duration {
         match self.outcome {
             Outcome::Wait(wait) => wait,
-            _ => self.details().map_or(Duration::ZERO, |details| details.retried_for),
+            _ => self.by_wrappers().map_or(Duration::ZERO, |added| added.retried_for),
         }
     }
 
@@ -197,7 +198,7 @@ impl Decision {
     /// ```
     #[must_use]
     pub fn shadowed(&self) -> Option<Result<Outcome, &Error>> {
-        let shadowed = self.details()?.shadowed.as_deref()?;
+        let shadowed = self.by_wrappers()?.shadowed.as_ref()?;
         Some(shadowed.as_ref().map(|outcome| *outcome))
     }
 
@@ -226,7 +227,7 @@ impl Decision {
     /// ```
     #[must_use]
     pub fn fallback_cause(&self) -> Option<&Error> {
-        self.details()?.fallback_cause.as_deref()
+        self.by_wrappers()?.fallback_cause.as_ref()
     }
 
     /// Returns the reservation of the units taken. `None` if nothing was taken, or if the
@@ -311,7 +312,7 @@ impl Decision {
 
     /// States that a fallback decided, because of `error`. Default: no fallback decided.
     pub fn with_fallback_cause(mut self, error: Error) -> Self {
-        self.details_mut().fallback_cause = Some(Box::new(error));
+        self.by_wrappers_mut().fallback_cause = Some(error);
         self
     }
 
@@ -331,8 +332,8 @@ impl Decision {
         let mut repeated = self.without_reservation().later(later, 0);
         (repeated.outcome, repeated.origin) = (Outcome::Deny { retry_after }, Origin::Cache);
         repeated.was_retry = false;
-        if let Some(details) = &mut repeated.details {
-            details.retried_for = Duration::ZERO;
+        if let Some(added) = &mut repeated.details_mut().by_wrappers {
+            added.retried_for = Duration::ZERO;
         }
         repeated
     }
@@ -378,12 +379,11 @@ impl Decision {
             Err(error) => (Self::new(Outcome::Allow).with_origin(Origin::Shadow), Err(error)),
         };
         decision.outcome = Outcome::Allow;
-        let details = decision.details_mut();
-        for policy in details.policies_mut() {
+        for policy in decision.details_mut().policies_mut() {
             policy.figures.is_shadow = true;
         }
         // An inner shadow has already set it.
-        details.shadowed.get_or_insert_with(|| Box::new(shadowed));
+        decision.by_wrappers_mut().shadowed.get_or_insert(shadowed);
         decision
     }
 
@@ -411,7 +411,7 @@ impl Decision {
     }
 
     pub(crate) fn set_retried_for(&mut self, time: Duration) {
-        self.details_mut().retried_for = time;
+        self.by_wrappers_mut().retried_for = time;
     }
 
     /// A copy of the answer without the reservation, for other callers that get a part of the
@@ -422,8 +422,7 @@ impl Decision {
                 limiter: details.limiter.clone(),
                 policies: details.policies.clone(),
                 reservation: None,
-                shadowed: details.shadowed.clone(),
-                fallback_cause: details.fallback_cause.clone(),
+                by_wrappers: details.by_wrappers.clone(),
                 waiters: None,
                 ..*details
             })
@@ -437,6 +436,14 @@ impl Decision {
 
     fn details_mut(&mut self) -> &mut Details {
         self.details.get_or_insert_default()
+    }
+
+    fn by_wrappers(&self) -> Option<&WrapperDetails> {
+        self.details()?.by_wrappers.as_deref()
+    }
+
+    fn by_wrappers_mut(&mut self) -> &mut WrapperDetails {
+        self.details_mut().by_wrappers.get_or_insert_default()
     }
 
     /// Turns an [`Outcome::Retry`] into a denial, since no time to wait is left.

@@ -119,18 +119,16 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             reset_after: Some(duration(answer.report.reset_after)),
             refills: self.algorithm.refills(0),
             policies,
-            decided_at: Some(duration(from.now)),
             age: Duration::ZERO,
+            decided_at: Some(duration(from.now)),
             batch_position: from.batch_position,
-            retried_for: Duration::ZERO,
             not_taken: answer.not_taken.unsigned_abs(),
             reservation: is_taken.then(|| {
                 let mark = answer.mark.unwrap_or_default();
                 let reserved = ReservedUnits { key, quota, mark };
                 self.reservation(cost.cast_unsigned(), reserved)
             }),
-            shadowed: None,
-            fallback_cause: None,
+            by_wrappers: None,
             waiters: None,
             place: 0,
         };

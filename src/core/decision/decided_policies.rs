@@ -134,16 +134,16 @@ impl Decision {
 
     /// Returns the report of the only policy, if no several are listed.
     fn only_policy(&self) -> Option<PolicyReport<'_>> {
-        let details = self.details()?;
+        let (details, shadowed) = (self.details()?, self.shadowed());
         let figures = Figures {
-            outcome: match details.shadowed.as_deref() {
-                Some(Ok(outcome)) => *outcome,
+            outcome: match shadowed {
+                Some(Ok(outcome)) => outcome,
                 _ => self.outcome,
             },
             remaining: details.remaining,
             reset_after: details.reset_after,
             refills: details.refills,
-            is_shadow: details.shadowed.is_some(),
+            is_shadow: shadowed.is_some(),
             ..Figures::new(details.quota?)
         };
         Some(PolicyReport::of(details.limiter.as_deref()?, figures))

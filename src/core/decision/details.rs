@@ -25,15 +25,21 @@ pub(crate) struct Details {
     pub(crate) place: usize,
     /// All policies. `None`: there is one policy, as the fields above say.
     pub(crate) policies: Option<Arc<[DecidedPolicy]>>,
-    pub(crate) retried_for: Duration,
     /// The units of a penalty that could not be taken.
     pub(crate) not_taken: u64,
     pub(crate) reservation: Option<Reservation>,
-    /// The result that would have counted without a shadow. Boxed, since few decisions have it.
-    pub(crate) shadowed: Option<Box<Result<Outcome, Error>>>,
-    /// The error of the limiter that could not decide, if a fallback decided. Boxed for the same
-    /// reason.
-    pub(crate) fallback_cause: Option<Box<Error>>,
+    /// What wrappers add. Boxed, since few decisions have it.
+    pub(crate) by_wrappers: Option<Box<WrapperDetails>>,
     /// The line in which the request waits.
     pub(crate) waiters: Option<Arc<dyn Waiters>>,
+}
+
+/// The details that wrappers of a limiter add.
+#[derive(Clone, Default)]
+pub(crate) struct WrapperDetails {
+    pub(crate) retried_for: Duration,
+    /// The result that would have counted without a shadow.
+    pub(crate) shadowed: Option<Result<Outcome, Error>>,
+    /// The error of the limiter that could not decide, if a fallback decided.
+    pub(crate) fallback_cause: Option<Error>,
 }
