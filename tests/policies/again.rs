@@ -1,13 +1,10 @@
 //! A policy serializes as a row that decides alike.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
 use serde_json::Value;
-use tower_sluice_policies::{Policies, Row, Rows};
 
-use super::{decide, request, rows};
+use super::*;
 
 /// Settings, each for two units in a second.
 const SETTINGS: [&str; 17] = [

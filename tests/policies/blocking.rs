@@ -1,30 +1,18 @@
 //! A key of one policy is blocked, and the others of a request take nothing of what it refuses.
 
-use std::time::Duration;
-
-use tower_sluice::Outcome;
-use tower_sluice::limiter::SwitchMode;
-use tower_sluice_policies::Policies;
-
-use super::{HOUR, decide, policies, request};
 #[cfg(feature = "redis")]
 use super::{
     over_redis::{PATIENT, over},
     rows,
 };
 
-const TABLE: &str = "
-    [[policy]]
-    name = 'all'
-    algorithm = 'fixed_window'
-    limit = 10
-    period = '300h'
+use super::*;
 
-    [[policy]]
-    name = 'user'
-    limit = 10
-    period = '300h'
-    key = 'header:x-user'
+const TABLE: &str = "
+    policy = [
+        { name = 'all', algorithm = 'fixed_window', limit = 10, period = '300h' },
+        { name = 'user', limit = 10, period = '300h', key = 'header:x-user' },
+    ]
 ";
 
 /// Blocks and unblocks a user; `slack` is for a clock that runs meanwhile.

@@ -1,18 +1,10 @@
 //! A policy that delays, under each switch.
 
-use tower_sluice::Outcome;
-use tower_sluice::limiter::SwitchMode;
-use tower_sluice_policies::Policies;
-
-use super::{check, policies, request, rows};
+use super::*;
 
 /// Admits one at once, and delays two.
 const SLOW: &str = "
-    [[policy]]
-    name = 'slow'
-    limit = 1
-    period = '1s'
-    max_wait = '2s'
+    policy = [{ name = 'slow', limit = 1, period = '1s', max_wait = '2s' }]
 ";
 
 /// Returns the outcomes of three requests; `None` if no policy takes them.

@@ -1,8 +1,8 @@
 //! Every error names its row and its field, and a bad table changes nothing.
 
-use tower_sluice_policies::{Policies, Rows, TableError};
+use tower_sluice_policies::TableError;
 
-use super::{burst, policies, request, rows};
+use super::*;
 
 /// Returns the error of a table whose second row has these fields.
 fn wrong(fields: &str) -> TableError {
@@ -178,19 +178,21 @@ fn a_cost_that_never_fits_names_the_field_that_is_too_small() {
 }
 
 #[test]
-fn an_error_of_ignore_case_says_what_to_write() {
-    let error = wrong(&format!("{BASE}match = {{ ignore_case = true }}"));
-    let message = "ignore_case needs a path: write one, or leave ignore_case out";
-    assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
-}
-
-#[test]
-fn a_list_in_match_that_holds_more_than_paths_says_what_may_stand_there() {
-    for list in ["[7]", "['/a', 'GET', 'x-a', 'name', true]", "['/a', { method = 'GET' }]"] {
-        let error = wrong(&format!("{BASE}match = {list}"));
-        let message =
-            "a path, a list of paths, or a table of path, method, header, name and ignore_case";
-        assert_eq!(error.rows()[0].message(), message, "{list}");
+fn an_error_of_match_says_what_to_write() {
+    let any = "a path, a list of paths, or a table of path, method, header, name and ignore_case";
+    let case = "ignore_case needs a path: write one, or leave ignore_case out";
+    let method = "\"gte\" is not a method that IANA lists; for one of your own match by `name`, or \
+                  leave `method` out";
+    for (pattern, message) in [
+        ("[7]", any),
+        ("['/a', 'GET', 'x-a', 'name', true]", any),
+        ("['/a', { method = 'GET' }]", any),
+        ("{ ignore_case = true }", case),
+        ("{ method = 'gte' }", method),
+        ("{ header = { host = ':80' } }", "\":80\" is not a host"),
+    ] {
+        let error = wrong(&format!("{BASE}match = {pattern}"));
+        assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
     }
 }
 
@@ -240,21 +242,6 @@ fn a_placeholder_of_another_router_is_an_error_that_says_what_to_write() {
             (Some("match"), &*message)
         );
     }
-}
-
-#[test]
-fn an_unknown_method_is_an_error_that_says_what_to_do() {
-    let error = wrong(&format!("{BASE}match = {{ method = 'gte' }}"));
-    let message = "\"gte\" is not a method that IANA lists; for one of your own match by `name`, or \
-                   leave `method` out";
-    assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
-}
-
-#[test]
-fn a_host_without_a_name_is_an_error() {
-    let error = wrong(&format!("{BASE}match = {{ header = {{ host = ':80' }} }}"));
-    let message = "\":80\" is not a host";
-    assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
 }
 
 #[test]
@@ -351,19 +338,8 @@ fn no_key_of_a_redisson_policy_is_the_limiter_of_another() {
 #[test]
 fn all_errors_of_a_table_are_told() {
     let table = "
-        [[policy]]
-        name = 'a'
-        limit = 0
-        period = '1s'
-        cost = 0
-        kee = 'path'
-
-        [[interface]]
-        name = 'b'
-        rate = 0
-        cache = -1
-        status = 2
-        limit = 5
+        policy = [{ name = 'a', limit = 0, period = '1s', cost = 0, kee = 'path' }]
+        interface = [{ name = 'b', rate = 0, cache = -1, status = 2, limit = 5 }]
     ";
     let error = Policies::builder().build(&rows(table)).unwrap_err();
     let told: Vec<_> = error.rows().iter().map(|row| (row.row(), row.field().unwrap())).collect();

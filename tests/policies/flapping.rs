@@ -2,54 +2,33 @@
 //! or taken twice, and nothing is refused while there is room.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::AtomicBool;
 
-use tokio::task::JoinSet;
-use tower_sluice::Outcome;
-use tower_sluice::limiter::{Origin, SwitchMode};
-use tower_sluice_policies::{Policies, PoliciesBuilder};
+use tower_sluice_policies::PoliciesBuilder;
 
 #[cfg(feature = "redis")]
 use super::over_redis::over;
-use super::{check, decide, request, rows};
 #[cfg(feature = "redis")]
+use super::*;
+
 use support::Server;
-use support::dice::Dice;
 
 /// Nothing comes back while a test runs.
 const TABLE: &str = "
-    [[policy]]
-    name = 'bucket'
-    limit = 300
-    period = '10000h'
-
-    [[policy]]
-    name = 'window'
-    algorithm = 'fixed_window'
-    limit = 200
-    period = '10000h'
-
-    [[policy]]
-    name = 'log'
-    algorithm = 'sliding_log'
-    limit = 400
-    period = '10000h'
-    cost = 2
+    policy = [
+        { name = 'bucket', limit = 300, period = '10000h' },
+        { name = 'window', algorithm = 'fixed_window', limit = 200, period = '10000h' },
+        { name = 'log', algorithm = 'sliding_log', limit = 400, period = '10000h', cost = 2 },
+    ]
 ";
 
 const LIMITS: [(&str, u64, u64); 3] = [("bucket", 300, 1), ("window", 200, 1), ("log", 400, 2)];
 
-async fn left(policies: &Policies, name: &str) -> u64 {
-    let policy = policies.get(name).expect("a policy");
-    policy.peek(&["global"]).await.expect("a decision").remaining().expect("known")
-}
-
 /// Changes every switch and the table until `ended`.
 async fn change_everything(policies: Policies, ended: Arc<AtomicBool>) {
     let modes = [SwitchMode::On, SwitchMode::Shadow, SwitchMode::Off];
-    let watched = TABLE.replace("name = 'bucket'", "name = 'bucket'\nshadow = true");
-    let off = TABLE.replace("name = 'window'", "name = 'window'\nenabled = false");
+    let watched = TABLE.replace("name = 'bucket'", "name = 'bucket', shadow = true");
+    let off = TABLE.replace("name = 'window'", "name = 'window', enabled = false");
     let tables = [rows(TABLE), rows(&watched), rows(&off)];
     let mut dice = Dice(5);
     while !ended.load(Relaxed) {
@@ -90,7 +69,7 @@ async fn every_unit_is_counted_once(builder: PoliciesBuilder, requests: usize) {
                     if !decision.is_admitted() {
                         // Nothing is given back, so what was full stays full.
                         let by = decision.limiter().expect("a policy");
-                        assert!(left(&policies, by).await < 2, "{decision:?}");
+                        assert!(left(&policies, by, "global").await < 2, "{decision:?}");
                     }
                 }
                 tokio::task::yield_now().await;
@@ -103,7 +82,7 @@ async fn every_unit_is_counted_once(builder: PoliciesBuilder, requests: usize) {
     let taken = std::mem::take(&mut *taken.lock().unwrap());
     let times = |name: &str| taken.get(name).copied().unwrap_or_default();
     for (name, limit, cost) in LIMITS {
-        assert_eq!(left(&policies, name).await, limit - cost * times(name), "{name}");
+        assert_eq!(left(&policies, name, "global").await, limit - cost * times(name), "{name}");
     }
     // Back on, all is as it was: what is full refuses, and the rest admits.
     let is_full = LIMITS.iter().any(|(name, limit, cost)| times(name) == limit / cost);

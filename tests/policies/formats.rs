@@ -1,6 +1,8 @@
 //! One table in each format: equal policies, and equal errors with row and field.
 
-use tower_sluice_policies::{Policies, Row, Rows, TableError};
+use tower_sluice_policies::TableError;
+
+use super::*;
 
 /// A reader of one format.
 type Reader = fn(&str) -> Result<Rows, String>;
@@ -155,6 +157,8 @@ fn a_table_makes_the_same_policies_in_every_format() {
     assert_eq!(first.as_array().unwrap().len(), 3);
     assert_eq!(first, second);
     assert_eq!(first, third);
+    // As it was written.
+    assert_eq!(first[0][0]["max_wait"], "500ms");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Units that policies took in turn are given back before a refusal is reported.
 
-use super::{burst, decide, policies, request, twelve};
+use super::*;
 
 /// Name and units left of each policy in the report of a decision.
 fn left(decision: &tower_sluice::Decision) -> Vec<(String, Option<u64>)> {
@@ -17,6 +17,9 @@ async fn a_refusal_in_turn_reports_what_was_given_back_as_left() {
         (0..12).map(|number| (format!("p{number}"), Some(11 - number))).collect();
     assert_eq!(left(&refused), expected);
     assert_eq!(refused.limiter(), Some("p11"));
+    // All or nothing, though they are more than one decision takes.
+    assert_eq!(super::left(&policies, "p0", "global").await, 11);
+    assert_eq!(super::left(&policies, "p11", "global").await, 0);
 }
 
 #[cfg(feature = "redisson")]
@@ -24,16 +27,10 @@ async fn a_refusal_in_turn_reports_what_was_given_back_as_left() {
 async fn javas_limiter_reports_what_it_gave_back_and_rows_keep_their_order() {
     let policies = policies(
         "
-        [[policy]]
-        name = 'mine'
-        limit = 1
-        period = '1h'
-
-        [[policy]]
-        name = 'java'
-        algorithm = 'redisson'
-        limit = 5
-        period = '1h'
+        policy = [
+            { name = 'mine', limit = 1, period = '1h' },
+            { name = 'java', algorithm = 'redisson', limit = 5, period = '1h' },
+        ]
         ",
     );
     let call = request("GET", "/", &[]);
@@ -45,13 +42,8 @@ async fn javas_limiter_reports_what_it_gave_back_and_rows_keep_their_order() {
 #[cfg(all(feature = "redis", feature = "redisson"))]
 #[tokio::test]
 async fn javas_limiter_in_redis_is_called_as_its_policy() {
-    use std::sync::{Arc, Mutex};
-    use std::time::Duration;
+    use tower_sluice::Pool;
 
-    use tower_sluice::{Outcome, Pool};
-    use tower_sluice_policies::Policies;
-
-    use super::rows;
     use support::Server;
 
     let server = Server::for_redisson();
@@ -60,23 +52,11 @@ async fn javas_limiter_in_redis_is_called_as_its_policy() {
     let sink = Arc::clone(&denied);
     let table = rows(
         "
-        [[policy]]
-        name = 'java'
-        algorithm = 'redisson'
-        limit = 5
-        period = '1h'
-
-        [[policy]]
-        name = 'other'
-        algorithm = 'redisson'
-        limit = 5
-        period = '1h'
-        key = 'path'
-
-        [[policy]]
-        name = 'mine'
-        limit = 1
-        period = '1h'
+        policy = [
+            { name = 'java', algorithm = 'redisson', limit = 5, period = '1h' },
+            { name = 'other', algorithm = 'redisson', limit = 5, period = '1h', key = 'path' },
+            { name = 'mine', limit = 1, period = '1h' },
+        ]
         ",
     );
     let policies = Policies::builder()

@@ -8,11 +8,8 @@ use std::net::{SocketAddr, TcpStream};
 use axum::Router;
 use axum::routing::get;
 use http::Uri;
-use tower_sluice::key::{Head, Keyed};
-use tower_sluice_policies::Policies;
 
-use super::{check, policies, request};
-use support::dice::Dice;
+use super::*;
 
 /// Paths with handlers, which answer with the names of the policies.
 const HANDLERS: [(&str, &str, &str); 3] = [
@@ -22,72 +19,19 @@ const HANDLERS: [(&str, &str, &str); 3] = [
 ];
 
 /// The texts that an attacker puts between the segments of a path.
-const BETWEEN: [&str; 28] = [
-    "/",
-    "/.",
-    "/./",
-    "/x/..",
-    "/x/../",
-    "//",
-    "//x",
-    "/x//../..",
-    ";a=b",
-    ";",
-    "/;a",
-    "/..;/",
-    "/x/..;a",
-    "%2f",
-    "%2F",
-    "%2e",
-    "/%2e",
-    "/x/%2e%2E",
-    "%2f.",
-    "\\",
-    "%5c",
-    "/x\\..",
-    "%3b",
-    "%252f",
-    "/%252e",
-    "/x%252f..",
-    "%3f",
-    "/x%c0%af..",
-];
+const BETWEEN: &str = "/|/.|/./|/x/..|/x/../|//|//x|/x//../..|;a=b|;|/;a|/..;/|/x/..;a|%2f|%2F|\
+    %2e|/%2e|/x/%2e%2E|%2f.|\\|%5c|/x\\..|%3b|%252f|/%252e|/x%252f..|%3f|/x%c0%af..";
 
 /// The same at the end.
-const END: [&str; 25] = [
-    "/",
-    "/.",
-    "//",
-    "//.",
-    "/..",
-    "/x/..",
-    "%2f",
-    "%2f.",
-    "%2f..%2flogin",
-    ";a=b",
-    "/;a",
-    "%3ba",
-    "%3fa",
-    "%23a",
-    "%252f",
-    "\\",
-    "%5c",
-    "%20",
-    "%0a",
-    "%00",
-    "%c2%a0",
-    "%ef%bb%bf",
-    "%ff",
-    ".",
-    "%2e",
-];
+const END: &str = "/|/.|//|//.|/..|/x/..|%2f|%2f.|%2f..%2flogin|;a=b|/;a|%3ba|%3fa|%23a|%252f|\
+    \\|%5c|%20|%0a|%00|%c2%a0|%ef%bb%bf|%ff|.|%2e";
 
 /// A spelling of a path. Most reach its handler in some server.
 fn spelling(dice: &mut Dice, path: &str, ignores_case: bool) -> String {
     let mut spelling = String::new();
     for segment in path.split('/').skip(1) {
         if dice.below(3) == 0 {
-            spelling += dice.pick(&BETWEEN);
+            spelling += dice.word(BETWEEN);
         }
         if dice.below(8) > 0 {
             spelling.push('/');
@@ -103,7 +47,7 @@ fn spelling(dice: &mut Dice, path: &str, ignores_case: bool) -> String {
         }
     }
     if dice.below(2) == 0 {
-        spelling += dice.pick(&END);
+        spelling += dice.word(END);
     }
     if !spelling.starts_with('/') { format!("/{spelling}") } else { spelling }
 }

@@ -1,16 +1,12 @@
 //! Policies of Redisson, over a real server and in this process: each keeps to the keys that Java
 //! knows.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
 use tokio::time::{Instant, sleep};
-use tower_sluice::key::{Head, Keyed};
 use tower_sluice::{LimiterExt, Pool, Refusal};
-use tower_sluice_policies::Policies;
 
 use super::over_redis::PATIENT;
-use super::{burst, decide, request, rows};
+use super::*;
+
 use support::Server;
 use support::faults::eventually;
 
@@ -24,25 +20,12 @@ async fn javas_limiter_keeps_to_its_own_keys() {
         .decision_timeout(PATIENT)
         .build(&rows(
             "
-            [[policy]]
-            name = 'orders'
-            algorithm = 'redisson'
-            limit = 5
-            period = '1h'
-
-            [[policy]]
-            name = 'users'
-            algorithm = 'redisson'
-            limit = 2
-            period = '1h'
-            key = 'header:x-user'
-            match = '/u'
-
-            [[policy]]
-            name = 'mine'
-            limit = 3
-            period = '1h'
-            match = '/m'
+            policy = [
+                { name = 'orders', algorithm = 'redisson', limit = 5, period = '1h' },
+                { name = 'users', algorithm = 'redisson', limit = 2, period = '1h', \
+                  key = 'header:x-user', match = '/u' },
+                { name = 'mine', limit = 3, period = '1h', match = '/m' },
+            ]
             ",
         ))
         .unwrap();
@@ -93,28 +76,17 @@ async fn only_the_key_of_all_requests_is_javas_limiter_of_the_policys_name() {
 async fn javas_limiter_waits_no_longer_in_all_than_its_row_allows() {
     let policies = super::policies(
         "
-        [[policy]]
-        name = 'java'
-        algorithm = 'redisson'
-        limit = 2
-        cost = 2
-        period = '800ms'
-        max_wait = '1s'
-
-        [[policy]]
-        name = 'patient'
-        limit = 100
-        period = '1s'
-        max_wait = '1m'
+        policy = [
+            { name = 'java', algorithm = 'redisson', limit = 2, cost = 2, period = '800ms', \
+              max_wait = '1s' },
+            { name = 'patient', limit = 100, period = '1s', max_wait = '1m' },
+        ]
         ",
     );
     let java = policies.get("java").unwrap();
-    let Keyed::Charge(charge) = policies.charge(Head::from(&request("GET", "/", &[]))) else {
-        panic!("no charge")
-    };
     let begun = Instant::now();
     java.penalize(&["global"], 1).await.unwrap();
-    let waiter = policies.acquire(charge);
+    let waiter = policies.acquire(charge(&policies, &request("GET", "/", &[])));
     let competitor = async {
         sleep(Duration::from_millis(500)).await;
         assert_eq!(java.penalize(&["global"], 1).await.unwrap().remaining(), Some(0));
@@ -140,10 +112,7 @@ async fn the_event_of_a_request_that_asked_again_has_its_wait() {
         max_wait = '2s'";
     let policies = policies.build(&rows(table)).unwrap();
     for _ in 0..2 {
-        let Keyed::Charge(charge) = policies.charge(Head::from(&request("GET", "/", &[]))) else {
-            panic!("no charge")
-        };
-        policies.acquire(charge).await.unwrap();
+        policies.acquire(charge(&policies, &request("GET", "/", &[]))).await.unwrap();
     }
     let seen = seen.lock().unwrap();
     let second = Duration::from_secs(1);

@@ -32,13 +32,18 @@ mod switches;
 mod why;
 mod wrapped;
 
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Request;
+use tokio::task::JoinSet;
 use tower_sluice::key::{Head, Keyed};
-use tower_sluice::limiter::Origin;
-use tower_sluice::{Decision, Error, Limiter, Outcome};
-use tower_sluice_policies::{Policies, Rows};
+use tower_sluice::limiter::{Origin, SwitchMode};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
+use tower_sluice_policies::{Policies, Row, Rows};
+
+use support::dice::Dice;
 
 /// A table of TOML.
 fn rows(text: &str) -> Rows {
@@ -83,6 +88,20 @@ async fn check(policies: &Policies, request: &Request<()>) -> Option<Result<Deci
 /// Decides about a request that one of the policies takes.
 async fn decide(policies: &Policies, request: &Request<()>) -> Decision {
     check(policies, request).await.expect("a policy takes it").expect("a decision")
+}
+
+/// The charge of a request that one of the policies takes.
+fn charge(policies: &Policies, request: &Request<()>) -> Charge {
+    match policies.charge(Head::from(request)) {
+        Keyed::Charge(charge) => charge,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The units that are left of a policy's key.
+async fn left(policies: &Policies, name: &str, key: &str) -> u64 {
+    let policy = policies.get(name).expect("a policy");
+    policy.peek(&[key]).await.expect("a decision").remaining().expect("told")
 }
 
 /// Outcomes as short words: how often admitted at once, after which waits, and how often refused.

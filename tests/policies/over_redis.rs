@@ -1,23 +1,20 @@
 //! Policies over a real server decide as in the memory of a process, in one call where several
 //! share it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
-use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::limiter::Description;
 use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
-use tower_sluice::{Decision, HttpResponder, LimiterExt, Outcome, Pool, RateLimitLayer};
-use tower_sluice_policies::{Policies, PoliciesBuilder, Rows};
+use tower_sluice::{HttpResponder, LimiterExt, Pool, RateLimitLayer};
+use tower_sluice_policies::PoliciesBuilder;
 
 use super::settling::{
     COSTS, a_settlement_of_before_a_reset_does_nothing, all_that_was_used_is_owed, clock, debtors,
     each_policy_settles_its_own_units, reset_rows,
 };
-use super::{HOUR, burst, decide, request, rows};
-use support::dice::Dice;
+use super::*;
+
 use support::key_proxy::{KeyProxy, Kind};
 use support::stats::script_calls;
 use support::{Server, eventually};
@@ -158,26 +155,13 @@ async fn several_policies_take_one_call_whatever_their_costs_and_waits() {
     let policies = over(&server)
         .build(&rows(
             "
-            [[policy]]
-            name = 'user'
-            limit = 3
-            period = '1h'
-            key = 'header:x-user'
-            max_wait = '1s'
-
-            [[policy]]
-            name = 'bytes'
-            algorithm = 'fixed_window'
-            limit = 50
-            period = '10000h'
-            cost = 'content_length_kb'
-
-            [[policy]]
-            name = 'all'
-            algorithm = 'sliding_window'
-            limit = 9
-            period = '1h'
-            key = 'path'
+            policy = [
+                { name = 'user', limit = 3, period = '1h', key = 'header:x-user', max_wait = '1s' },
+                { name = 'bytes', algorithm = 'fixed_window', limit = 50, period = '10000h', \
+                  cost = 'content_length_kb' },
+                { name = 'all', algorithm = 'sliding_window', limit = 9, period = '1h', \
+                  key = 'path' },
+            ]
             ",
         ))
         .unwrap();
@@ -187,11 +171,11 @@ async fn several_policies_take_one_call_whatever_their_costs_and_waits() {
     let before = script_calls(&mut connection).await;
     assert_eq!(burst(&policies, &call, 3).await, (2, vec![], 1));
     assert_eq!(script_calls(&mut connection).await, before + 3);
-    let left = async |name: &str, key: &str| {
-        policies.get(name).unwrap().peek(&[key]).await.unwrap().remaining().unwrap()
-    };
-    assert_eq!(left("user", "alice").await, 0);
-    assert_eq!((left("bytes", "global").await, left("all", "/x").await), (44, 6));
+    assert_eq!(left(&policies, "user", "alice").await, 0);
+    assert_eq!(
+        (left(&policies, "bytes", "global").await, left(&policies, "all", "/x").await),
+        (44, 6)
+    );
     // Each keeps the keys that it has alone.
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
     assert_eq!(keys.len(), 3, "{keys:?}");
@@ -223,12 +207,9 @@ async fn many_policies_of_one_request_take_few_calls() {
     // The last of them refuses, and the others get back what they took.
     assert!(decide(&policies, &call).await.is_admitted());
     assert!(!decide(&policies, &call).await.is_admitted());
-    let left = async |name: &str| {
-        policies.get(name).unwrap().peek(&["global"]).await.unwrap().remaining().unwrap()
-    };
     for (name, units) in [("p0", 19), ("p7", 12), ("p8", 11), ("p15", 4), ("p19", 0)] {
         let what = format!("{name} has {units} left");
-        eventually(&what, async || left(name).await == units).await;
+        eventually(&what, async || left(&policies, name, "global").await == units).await;
     }
 }
 
@@ -238,16 +219,10 @@ async fn a_caller_whom_a_later_policy_refuses_leaves_a_shared_bucket_in_another_
     let server = Server::start();
     let table = rows(
         "
-        [[policy]]
-        name = 'everybody'
-        limit = 100
-        period = '1h'
-
-        [[policy]]
-        name = 'own'
-        limit = 1
-        period = '1h'
-        key = 'header:x-user'
+        policy = [
+            { name = 'everybody', limit = 100, period = '1h' },
+            { name = 'own', limit = 1, period = '1h', key = 'header:x-user' },
+        ]
         ",
     );
     let pool = Pool::connect(&server.url()).unwrap().by_hash_slot();
@@ -260,8 +235,7 @@ async fn a_caller_whom_a_later_policy_refuses_leaves_a_shared_bucket_in_another_
         asking.spawn(async move { decide(&policies, &call).await.is_admitted() });
     }
     assert_eq!(asking.join_all().await, [false; 50]);
-    let everybody = policies.get("everybody").unwrap().peek(&["global"]).await.unwrap();
-    assert_eq!(everybody.remaining(), Some(99));
+    assert_eq!(left(&policies, "everybody", "global").await, 99);
 }
 
 /// The keys of a request's policies are on several servers. The first requests come before any
@@ -270,17 +244,10 @@ async fn a_caller_whom_a_later_policy_refuses_leaves_a_shared_bucket_in_another_
 async fn policies_count_once_behind_a_proxy_with_several_servers() {
     let table = rows(
         "
-        [[policy]]
-        name = 'own'
-        limit = 100
-        period = '1000h'
-        key = 'header:x-user'
-
-        [[policy]]
-        name = 'address'
-        limit = 10
-        period = '1000h'
-        key = 'header:x-address'
+        policy = [
+            { name = 'own', limit = 100, period = '1000h', key = 'header:x-user' },
+            { name = 'address', limit = 10, period = '1000h', key = 'header:x-address' },
+        ]
         ",
     );
     for kind in [Kind::Twemproxy, Kind::Envoy] {
@@ -305,7 +272,7 @@ async fn policies_count_once_behind_a_proxy_with_several_servers() {
 #[tokio::test]
 async fn a_request_that_cost_more_or_less_does_so_under_every_policy_in_redis() {
     let server = Server::start();
-    for table in [COSTS, &COSTS.replace("cost = 3", "cost = 3\nshadow = true")] {
+    for table in [COSTS, &COSTS.replace("cost = 3", "cost = 3, shadow = true")] {
         let mut connection = server.connection().await;
         redis::cmd("FLUSHALL").exec_async(&mut connection).await.expect("an empty server");
         let policies = over(&server).build(&rows(table)).unwrap();
@@ -339,17 +306,10 @@ async fn a_shadow_takes_nothing_of_requests_that_another_policy_refuses() {
     let policies = over(&server)
         .build(&rows(
             "
-            [[policy]]
-            name = 'watched'
-            limit = 500
-            period = '10000h'
-            shadow = true
-
-            [[policy]]
-            name = 'enforced'
-            algorithm = 'fixed_window'
-            limit = 5
-            period = '10000h'
+            policy = [
+                { name = 'watched', limit = 500, period = '10000h', shadow = true },
+                { name = 'enforced', algorithm = 'fixed_window', limit = 5, period = '10000h' },
+            ]
             ",
         ))
         .unwrap();
@@ -362,8 +322,7 @@ async fn a_shadow_takes_nothing_of_requests_that_another_policy_refuses() {
         });
     }
     assert_eq!(tasks.join_all().await.into_iter().sum::<u64>(), 5);
-    let watched = policies.get("watched").unwrap().peek(&["global"]).await.unwrap();
-    assert_eq!(watched.remaining(), Some(495));
+    assert_eq!(left(&policies, "watched", "global").await, 495);
 }
 
 #[tokio::test]
@@ -448,18 +407,11 @@ async fn whichever_policies_take_a_request_one_call_decides() {
 async fn a_cost_above_the_store_of_a_pace_gets_no_time_to_come_back() {
     let table: Rows = rows(
         "
-        [[policy]]
-        name = 'pace'
-        algorithm = 'smooth_bursty'
-        wait_for_own_cost = true
-        limit = 5
-        period = '1s'
-        cost = 'content_length_kb'
-
-        [[policy]]
-        name = 'all'
-        limit = 100
-        period = '1h'
+        policy = [
+            { name = 'pace', algorithm = 'smooth_bursty', wait_for_own_cost = true, limit = 5, \
+              period = '1s', cost = 'content_length_kb' },
+            { name = 'all', limit = 100, period = '1h' },
+        ]
         ",
     );
     let server = Server::start();

@@ -2,14 +2,11 @@
 
 use std::convert::Infallible;
 
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_sluice::key::{Head, Keyed};
-use tower_sluice::limiter::SwitchMode;
-use tower_sluice::{ErrorKind, HttpResponder};
-use tower_sluice_policies::{Policies, Rows};
+use tower_sluice::HttpResponder;
 
-use super::{burst, check, decide, policies, request, rows};
+use super::*;
 
 /// A policy that takes these patterns.
 fn taking(patterns: &str) -> Policies {

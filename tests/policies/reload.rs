@@ -1,17 +1,13 @@
 //! A table is exchanged while requests run: none fails, the next decision is under the new one, and
 //! what was taken stays taken.
 
-use std::time::Duration;
-
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::key::{Head, Keyed};
-use tower_sluice::limiter::SwitchMode;
-use tower_sluice::{ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota};
-use tower_sluice_policies::{Policies, Rows};
+use tower_sluice::{LimiterExt, Memory, Quota};
 
 #[cfg(feature = "redis")]
 use super::over_redis::over;
-use super::{burst, decide, policies, request, rows};
+use super::*;
+
 #[cfg(feature = "redis")]
 use support::Server;
 use support::swaps::{HOURLY, swap_under_load, table};
@@ -25,10 +21,8 @@ async fn a_fallback_counts_on_while_equal_rows_are_loaded() {
     let limiter = away.or_else(share);
     let policies = Policies::builder().build(&table(5, "token_bucket")).unwrap();
     let call = request("GET", "/", &[]);
-    let is_admitted = async || {
-        let Keyed::Charge(charge) = policies.charge(Head::from(&call)) else { panic!("no charge") };
-        limiter.check(&charge).await.unwrap().is_admitted()
-    };
+    let is_admitted =
+        async || limiter.check(&charge(&policies, &call)).await.unwrap().is_admitted();
     assert!(is_admitted().await);
     policies.load(&table(5, "token_bucket")).unwrap();
     assert!(!is_admitted().await);

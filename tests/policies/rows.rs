@@ -1,11 +1,8 @@
 //! The meaning of each field of a row.
 
-use tower_sluice::ErrorKind;
-use tower_sluice::key::{ClientIp, Head, Keyed, PeerAddr};
-use tower_sluice::limiter::SwitchMode;
-use tower_sluice_policies::{Policies, Row, Rows};
+use tower_sluice::key::{ClientIp, PeerAddr};
 
-use super::{burst, check, decide, policies, request, rows};
+use super::*;
 
 /// The issue's example, as small as a row can be useful.
 const API: &str = r#"
@@ -52,22 +49,13 @@ async fn only_requests_that_match_are_limited_however_they_are_spelled() {
 #[tokio::test(start_paused = true)]
 async fn a_supplier_has_one_pace_for_all_callers() {
     let policies = policies(
-        r#"
-        [[interface]]
-        name = "weather"
-        rate = 5
-        cache = 0.5
-        status = 1
-
-        [[interface]]
-        name = "news"
-        rate = 5
-
-        [[interface]]
-        name = "maps"
-        rate = 5
-        status = 0
-        "#,
+        "
+        interface = [
+            { name = 'weather', rate = 5, cache = 0.5, status = 1 },
+            { name = 'news', rate = 5 },
+            { name = 'maps', rate = 5, status = 0 },
+        ]
+        ",
     );
     for path in ["/weather", "/news/today"] {
         let call = request("GET", path, &[]);
@@ -265,25 +253,13 @@ async fn a_key_is_found_by_what_a_client_sends() {
 #[tokio::test(start_paused = true)]
 async fn a_policy_takes_requests_by_header_and_by_name() {
     let policies = policies(
-        r#"
-        [[policy]]
-        name = "gold"
-        limit = 1
-        period = "1h"
-        match = { header = { x-plan = "gold" } }
-
-        [[policy]]
-        name = "plan"
-        limit = 2
-        period = "1h"
-        match = { header = "x-plan" }
-
-        [[policy]]
-        name = "upload"
-        limit = 3
-        period = "1h"
-        match = { name = "upload" }
-        "#,
+        "
+        policy = [
+            { name = 'gold', limit = 1, period = '1h', match = { header = { x-plan = 'gold' } } },
+            { name = 'plan', limit = 2, period = '1h', match = { header = 'x-plan' } },
+            { name = 'upload', limit = 3, period = '1h', match = { name = 'upload' } },
+        ]
+        ",
     );
     let gold = decide(&policies, &request("GET", "/", &["x-plan: gold"])).await;
     assert_eq!(gold.remaining(), Some(0));
@@ -303,13 +279,10 @@ async fn a_policy_takes_requests_by_header_and_by_name() {
 #[tokio::test(start_paused = true)]
 async fn a_policy_takes_requests_by_each_name_of_their_host() {
     let policies = policies(
-        r#"
-        [[policy]]
-        name = "api"
-        limit = 1
-        period = "1h"
-        match = { header = { Host = " API.example.com:443" } }
-        "#,
+        "
+        policy = [{ name = 'api', limit = 1, period = '1h', \
+            match = { header = { Host = ' API.example.com:443' } } }]
+        ",
     );
     for (target, headers, is_taken) in [
         ("/", &["host: api.example.com"][..], true),
@@ -326,18 +299,10 @@ async fn a_policy_takes_requests_by_each_name_of_their_host() {
     }
 }
 
-/// One table in each format.
+/// A source of texts, such as a hash of Redis.
 #[tokio::test(start_paused = true)]
-async fn rows_are_the_same_in_every_format() {
+async fn a_row_of_texts_is_that_of_a_file() {
     let from_toml = rows(API);
-    let from_json: Rows = serde_json::from_str(
-        r#"{"policy": [{"name": "api", "algorithm": "token_bucket", "limit": 5, "period": "1s",
-            "burst": 5, "max_wait": "500ms", "key": "header:x-api-key", "cost": 1,
-            "match": {"path": "/api/{*rest}", "method": ["GET", "POST"]},
-            "on_error": "deny", "enabled": true, "shadow": false}]}"#,
-    )
-    .unwrap();
-    assert_eq!(from_toml, from_json);
     let texts = Row::from_texts([
         ("name", "api"),
         ("algorithm", "token_bucket"),
@@ -359,21 +324,6 @@ async fn rows_are_the_same_in_every_format() {
     // As a table of SQL has them.
     let numbers = rows(API).policy[0].clone().with("enabled", 1).with("shadow", 0);
     assert!(Policies::builder().build(&Rows::from_iter([numbers])).is_ok());
-}
-
-#[test]
-fn a_policy_serializes_as_a_row() {
-    let policies = policies(API);
-    let policy = policies.policies()[0].policy().clone();
-    let row = serde_json::to_value(&policy).unwrap();
-    let again: Rows =
-        serde_json::from_value(serde_json::json!({ "policy": [row.clone()] })).unwrap();
-    let again = Policies::builder().build(&again).expect("a row");
-    assert_eq!(serde_json::to_value(again.policies()[0].policy()).unwrap(), row);
-    assert_eq!(
-        (&row["name"], &row["limit"], &row["max_wait"]),
-        (&serde_json::json!("api"), &serde_json::json!(5), &serde_json::json!("500ms"),)
-    );
 }
 
 /// A `Debug` text stands in logs. Serialized, a row is whole.

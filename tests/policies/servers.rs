@@ -1,8 +1,6 @@
 //! Models of servers: all of them read the same in a path that is not refused.
 
-use tower_sluice::key::{Head, Keyed};
-
-use super::{policies, request};
+use super::*;
 
 /// The escapes of the test that a server decodes within a segment. `%25`, `%3f` and `%23` have
 /// rules of their own.

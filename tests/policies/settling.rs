@@ -1,69 +1,46 @@
 //! The final cost of a request is settled under each of its policies, in proportion.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
-use http::{Request, Response};
+use http::Response;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
+use tower_sluice::Settle;
 use tower_sluice::respond::Answer;
-use tower_sluice::{Limiter, Settle};
-use tower_sluice_policies::Policies;
 
-use super::{decide, policies, request, rows};
+use super::*;
+
+use support::eventually;
 
 /// Costs of 1, 3 and the kilobytes of a body.
 pub(super) const COSTS: &str = "
-    [[policy]]
-    name = 'requests'
-    algorithm = 'fixed_window'
-    limit = 1000
-    period = '10000h'
-
-    [[policy]]
-    name = 'triple'
-    limit = 1000
-    period = '1h'
-    key = 'header:x-user'
-    cost = 3
-
-    [[policy]]
-    name = 'bytes'
-    algorithm = 'sliding_window'
-    limit = 1000
-    period = '1h'
-    cost = 'content_length_kb'
+    policy = [
+        { name = 'requests', algorithm = 'fixed_window', limit = 1000, period = '10000h' },
+        { name = 'triple', limit = 1000, period = '1h', key = 'header:x-user', cost = 3 },
+        { name = 'bytes', algorithm = 'sliding_window', limit = 1000, period = '1h', \
+          cost = 'content_length_kb' },
+    ]
 ";
 
-async fn left(policies: &Policies, names: [&str; 3]) -> [u64; 3] {
-    let mut left = [0; 3];
-    for (name, left) in names.into_iter().zip(&mut left) {
-        let policy = policies.get(name).expect("a policy");
-        let key = if name == "triple" { "alice" } else { "global" };
-        *left = policy.peek(&[key]).await.expect("a decision").remaining().expect("known");
-    }
-    left
-}
-
-/// Sends one request through a layer that says what it cost, and waits until so much is left.
-async fn settles(policies: &Policies, actual: u64, expected: [u64; 3]) {
+/// Sends one request through a layer that says what it cost.
+async fn send(policies: &Policies, call: Request<()>, actual: u64) {
     let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
     let cost = move |_: Answer<Response<&str>, BoxError>| Settle::Cost(actual);
     let layer = policies.layer().settle(cost);
-    let call = request("POST", "/", &["x-user: alice", "content-length: 2048"]);
     let response = layer.layer(inner).oneshot(call).await.expect("a response");
     assert_eq!(response.status(), 200);
-    let names = ["requests", "triple", "bytes"];
-    let mut found = left(policies, names).await;
+}
+
+/// Sends one request, and waits until so much is left.
+async fn settles(policies: &Policies, actual: u64, expected: [u64; 3]) {
+    let call = request("POST", "/", &["x-user: alice", "content-length: 2048"]);
+    send(policies, call, actual).await;
+    let is_settled = async || {
+        let requests = left(policies, "requests", "global").await;
+        let triple = left(policies, "triple", "alice").await;
+        [requests, triple, left(policies, "bytes", "global").await] == expected
+    };
     // Over Redis the settlement is on its way.
-    for _ in 0..1_000 {
-        if found == expected {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        found = left(policies, names).await;
-    }
-    assert_eq!(found, expected);
+    eventually(&format!("{expected:?}"), is_settled).await;
 }
 
 /// More than was charged, less, and nothing: a unit, three and two are charged.
@@ -84,15 +61,9 @@ async fn a_request_that_cost_more_or_less_does_so_under_every_policy() {
 #[tokio::test(start_paused = true)]
 async fn one_policy_alone_settles_as_a_limiter_does() {
     let policies = policies("[[policy]]\nname = 'a'\nlimit = 100\nperiod = '1h'\ncost = 10");
-    let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
-    let layer = policies.layer();
-    for (actual, left) in [(25, 75), (4, 71), (0, 71), (10, 61), (500, 0)] {
-        let cost = move |_: Answer<Response<&str>, BoxError>| Settle::Cost(actual);
-        let layer = layer.clone().settle(cost);
-        let response = layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
-        assert_eq!(response.status(), 200);
-        let decision = policies.get("a").unwrap().peek(&["global"]).await.unwrap();
-        assert_eq!(decision.remaining(), Some(left), "{actual}");
+    for (actual, expected) in [(25, 75), (4, 71), (0, 71), (10, 61), (500, 0)] {
+        send(&policies, request("GET", "/", &[]), actual).await;
+        assert_eq!(left(&policies, "a", "global").await, expected, "{actual}");
     }
     // The debt is remembered.
     assert!(!decide(&policies, &request("GET", "/", &[])).await.is_admitted());
@@ -102,34 +73,22 @@ async fn one_policy_alone_settles_as_a_limiter_does() {
 async fn a_part_of_a_large_cost_is_given_back_under_every_policy() {
     let policies = policies(
         "
-        [[policy]]
-        name = 'tokens'
-        algorithm = 'fixed_window'
-        limit = 100000
-        period = '1h'
-        cost = 4000
-
-        [[policy]]
-        name = 'requests'
-        algorithm = 'sliding_counter'
-        limit = 10
-        period = '1h'
+        policy = [
+            { name = 'tokens', algorithm = 'fixed_window', limit = 100000, period = '1h', \
+              cost = 4000 },
+            { name = 'requests', algorithm = 'sliding_counter', limit = 10, period = '1h' },
+        ]
         ",
     );
-    let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
-    let layer = policies.layer();
-    let layer = layer.settle(|_| Settle::Cost(1_000));
-    layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
-    let left = async |name: &str| {
-        policies.get(name).unwrap().peek(&["global"]).await.unwrap().remaining().unwrap()
-    };
+    send(&policies, request("GET", "/", &[]), 1_000).await;
+    assert_eq!(left(&policies, "tokens", "global").await, 99_000);
     // No request is less than one.
-    assert_eq!((left("tokens").await, left("requests").await), (99_000, 9));
+    assert_eq!(left(&policies, "requests", "global").await, 9);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_watched_or_asked_on_its_own_is_settled_too() {
-    let policies = policies(&COSTS.replace("cost = 3", "cost = 3\nshadow = true"));
+    let policies = policies(&COSTS.replace("cost = 3", "cost = 3, shadow = true"));
     each_policy_settles_its_own_units(&policies).await;
 }
 
@@ -138,32 +97,16 @@ async fn what_is_watched_or_asked_on_its_own_is_settled_too() {
 async fn javas_limiter_gives_back_and_takes_no_more_than_was_charged() {
     let policies = policies(
         "
-        [[policy]]
-        name = 'java'
-        algorithm = 'redisson'
-        limit = 100
-        period = '1h'
-        cost = 4
-
-        [[policy]]
-        name = 'mine'
-        algorithm = 'fixed_window'
-        limit = 100
-        period = '1h'
-        cost = 4
+        policy = [
+            { name = 'java', algorithm = 'redisson', limit = 100, period = '1h', cost = 4 },
+            { name = 'mine', algorithm = 'fixed_window', limit = 100, period = '1h', cost = 4 },
+        ]
         ",
     );
-    let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
-    let layer = policies.layer();
-    let left = async |name: &str| {
-        policies.get(name).unwrap().peek(&["global"]).await.unwrap().remaining().unwrap()
-    };
     for (actual, java, mine) in [(9, 96, 91), (1, 95, 90), (0, 95, 90)] {
-        let cost = move |_: Answer<Response<&str>, BoxError>| Settle::Cost(actual);
-        let layer = layer.clone().settle(cost);
-        let response = layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
-        assert_eq!(response.status(), 200);
-        assert_eq!((left("java").await, left("mine").await), (java, mine), "{actual}");
+        send(&policies, request("GET", "/", &[]), actual).await;
+        assert_eq!(left(&policies, "java", "global").await, java, "{actual}");
+        assert_eq!(left(&policies, "mine", "global").await, mine, "{actual}");
     }
 }
 
@@ -179,12 +122,10 @@ async fn what_a_policy_holds_is_settled_when_it_was_answered() {
             let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
             let layer = policies.layer();
             layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
-            let left =
-                async || policies.get("a").unwrap().peek(&["global"]).await.unwrap().remaining();
-            assert_eq!(left().await, Some(0));
+            assert_eq!(left(&policies, "a", "global").await, 0);
             // What is held would not refill.
             tokio::time::advance(Duration::from_secs(1)).await;
-            assert_eq!(left().await, Some(5), "{table}");
+            assert_eq!(left(&policies, "a", "global").await, 5, "{table}");
         }
     }
 }

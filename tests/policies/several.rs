@@ -1,39 +1,16 @@
 //! A request under several policies is decided by all: all or nothing, each with its own cost and
 //! its own longest wait.
 
-use std::sync::Arc;
+use tower_sluice::LimiterExt;
 
-use tower_sluice::key::{Head, Keyed};
-use tower_sluice::{Charge, Limiter, LimiterExt, Outcome};
-use tower_sluice_policies::Policies;
+use super::*;
 
-use super::{burst, decide, policies, request, rows, twelve};
-
-const TWO: &str = r#"
-    [[policy]]
-    name = "user"
-    limit = 3
-    period = "1h"
-    key = "header:x-user"
-
-    [[policy]]
-    name = "all"
-    algorithm = "fixed_window"
-    limit = 5
-    period = "1h"
-"#;
-
-async fn left(policies: &Policies, name: &str, key: &str) -> u64 {
-    let policy = policies.get(name).expect("a policy");
-    policy.peek(&[key]).await.expect("a decision").remaining().expect("told")
-}
-
-fn charge(policies: &Policies, request: &http::Request<()>) -> Charge {
-    match policies.charge(Head::from(request)) {
-        Keyed::Charge(charge) => charge,
-        other => panic!("{other:?}"),
-    }
-}
+const TWO: &str = "
+    policy = [
+        { name = 'user', limit = 3, period = '1h', key = 'header:x-user' },
+        { name = 'all', algorithm = 'fixed_window', limit = 5, period = '1h' },
+    ]
+";
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_from_the_others_on_a_refusal() {
@@ -57,19 +34,12 @@ async fn nothing_is_taken_from_the_others_on_a_refusal() {
 #[tokio::test(start_paused = true)]
 async fn each_policy_has_its_own_cost_and_its_own_wait() {
     let policies = policies(
-        r#"
-        [[policy]]
-        name = "requests"
-        limit = 5
-        period = "1s"
-        max_wait = "1s"
-
-        [[policy]]
-        name = "kilobytes"
-        limit = 10
-        period = "10s"
-        cost = "content_length_kb"
-        "#,
+        "
+        policy = [
+            { name = 'requests', limit = 5, period = '1s', max_wait = '1s' },
+            { name = 'kilobytes', limit = 10, period = '10s', cost = 'content_length_kb' },
+        ]
+        ",
     );
     let three = request("POST", "/", &["content-length: 3000"]);
     assert_eq!(burst(&policies, &three, 3).await, (3, vec![], 0));
@@ -87,31 +57,25 @@ async fn each_policy_has_its_own_cost_and_its_own_wait() {
     assert_eq!(left(&policies, "kilobytes", "global").await, 0);
 }
 
-/// A policy without a wait, beside one that paces requests and lets them wait.
-const PACED: &str = "
-    [[policy]]
-    name = 'pace'
-    limit = 5
-    period = '1s'
-    max_wait = '500ms'
-
-    [[policy]]
-    name = 'other'
-";
+/// A policy with these settings, beside one that paces requests and lets them wait.
+fn beside_a_pace(settings: &str) -> Policies {
+    let pace = "{ name = 'pace', limit = 5, period = '1s', max_wait = '500ms' }";
+    policies(&format!("policy = [{pace}, {{ name = 'other', {settings} }}]"))
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_without_a_wait_lets_others_delay_as_many_as_they_would_alone() {
     for settings in [
-        "limit = 100\nperiod = '1s'\nburst = 10",
-        "limit = 100\nperiod = '1s'\nalgorithm = 'fixed_window'",
-        "limit = 100\nperiod = '100ms'\nalgorithm = 'fixed_window'\nanchored = true",
-        "limit = 100\nperiod = '1s'\nalgorithm = 'sliding_log'",
-        "limit = 100\nperiod = '1s'\nalgorithm = 'sliding_window'\ncells = 20",
-        "limit = 100\nperiod = '1s'\nalgorithm = 'sliding_counter'",
-        "limit = 100\nperiod = '100ms'\nalgorithm = 'sliding_counter'",
-        "limit = 100\nperiod = '1s'\nalgorithm = 'smooth_bursty'",
+        "limit = 100, period = '1s', burst = 10",
+        "limit = 100, period = '1s', algorithm = 'fixed_window'",
+        "limit = 100, period = '100ms', algorithm = 'fixed_window', anchored = true",
+        "limit = 100, period = '1s', algorithm = 'sliding_log'",
+        "limit = 100, period = '1s', algorithm = 'sliding_window', cells = 20",
+        "limit = 100, period = '1s', algorithm = 'sliding_counter'",
+        "limit = 100, period = '100ms', algorithm = 'sliding_counter'",
+        "limit = 100, period = '1s', algorithm = 'smooth_bursty'",
     ] {
-        let policies = policies(&format!("{PACED}{settings}"));
+        let policies = beside_a_pace(settings);
         let call = request("GET", "/", &[]);
         assert_eq!(burst(&policies, &call, 10).await, (5, vec![200, 400], 3), "{settings}");
         let refused = decide(&policies, &call).await;
@@ -121,9 +85,8 @@ async fn a_policy_without_a_wait_lets_others_delay_as_many_as_they_would_alone()
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_needs_the_longest_wait_says_whether_it_may_be_reserved() {
-    let policies = policies(&format!(
-        "{PACED}limit = 6\nperiod = '1h'\nalgorithm = 'fixed_window'\nanchored = true"
-    ));
+    let policies =
+        beside_a_pace("limit = 6, period = '1h', algorithm = 'fixed_window', anchored = true");
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 10).await, (5, vec![200], 4));
     let refused = decide(&policies, &call).await;
@@ -140,17 +103,10 @@ async fn a_policy_that_needs_the_longest_wait_says_whether_it_may_be_reserved() 
 async fn a_request_that_hangs_up_gives_back_under_every_policy() {
     let policies = policies(
         "
-        [[policy]]
-        name = 'a'
-        limit = 2
-        period = '1s'
-        max_wait = '2s'
-
-        [[policy]]
-        name = 'b'
-        limit = 9
-        period = '1h'
-        cost = 2
+        policy = [
+            { name = 'a', limit = 2, period = '1s', max_wait = '2s' },
+            { name = 'b', limit = 9, period = '1h', cost = 2 },
+        ]
         ",
     );
     let call = request("GET", "/", &[]);
@@ -169,25 +125,12 @@ async fn a_request_that_hangs_up_gives_back_under_every_policy() {
 async fn many_tasks_at_once_take_no_more_than_every_policy_has() {
     let policies = Arc::new(policies(
         "
-        [[policy]]
-        name = 'a'
-        limit = 40
-        period = '1h'
-        key = 'header:x-user'
-
-        [[policy]]
-        name = 'b'
-        algorithm = 'sliding_log'
-        limit = 100
-        period = '1h'
-
-        [[policy]]
-        name = 'c'
-        algorithm = 'sliding_window'
-        limit = 90
-        period = '1h'
-        cost = 2
-        match = { header = 'x-heavy' }
+        policy = [
+            { name = 'a', limit = 40, period = '1h', key = 'header:x-user' },
+            { name = 'b', algorithm = 'sliding_log', limit = 100, period = '1h' },
+            { name = 'c', algorithm = 'sliding_window', limit = 90, period = '1h', cost = 2, \
+              match = { header = 'x-heavy' } },
+        ]
         ",
     ));
     let mut tasks = tokio::task::JoinSet::new();
@@ -211,16 +154,10 @@ async fn many_tasks_at_once_take_no_more_than_every_policy_has() {
 async fn javas_limiter_is_asked_on_its_own_and_gives_back() {
     let policies = policies(
         "
-        [[policy]]
-        name = 'java'
-        algorithm = 'redisson'
-        limit = 5
-        period = '1h'
-
-        [[policy]]
-        name = 'mine'
-        limit = 3
-        period = '1h'
+        policy = [
+            { name = 'java', algorithm = 'redisson', limit = 5, period = '1h' },
+            { name = 'mine', limit = 3, period = '1h' },
+        ]
         ",
     );
     let call = request("GET", "/", &[]);
@@ -229,17 +166,6 @@ async fn javas_limiter_is_asked_on_its_own_and_gives_back() {
     policies.get("mine").unwrap().reset(&["global"]).await.unwrap();
     assert_eq!(burst(&policies, &call, 4).await, (2, vec![], 2));
     assert_eq!(left(&policies, "mine", "global").await, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn more_policies_than_one_decision_takes_still_take_all_or_nothing() {
-    let policies = twelve();
-    let call = request("GET", "/", &[]);
-    assert_eq!(burst(&policies, &call, 12).await, (9, vec![], 3));
-    assert_eq!(
-        (left(&policies, "p0", "global").await, left(&policies, "p11", "global").await),
-        (11, 0)
-    );
 }
 
 #[tokio::test]
@@ -258,15 +184,9 @@ async fn a_charge_of_another_limiter_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_decision_reports_every_policy() {
-    let policies = policies(&format!(
-        "{TWO}
-        [[policy]]
-        name = 'waits'
-        limit = 2
-        period = '1s'
-        max_wait = '1s'
-        match = '/slow'"
-    ));
+    let waits =
+        "{ name = 'waits', limit = 2, period = '1s', max_wait = '1s', match = '/slow' },\n]";
+    let policies = policies(&TWO.replace(']', waits));
     let told = |decision: &tower_sluice::Decision| -> Vec<_> {
         let each = decision.policies();
         each.map(|one| (one.name().to_owned(), one.remaining(), one.is_admitted())).collect()

@@ -1,10 +1,8 @@
 //! A switch counts what those that it puts into a shadow would have decided.
 
-use tower_sluice::limiter::{ShadowCounts, SwitchMode};
+use tower_sluice::limiter::ShadowCounts;
 
-use tower_sluice_policies::Policies;
-
-use super::{burst, policies, request, rows};
+use super::*;
 
 fn counted(counts: ShadowCounts) -> [u64; 4] {
     [counts.admitted, counts.delayed, counts.refused, counts.undecided]
@@ -13,7 +11,7 @@ fn counted(counts: ShadowCounts) -> [u64; 4] {
 /// An observer changes no count.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_a_policy_in_force_makes_anyway_is_counted() {
-    let table = TWO.replace("max_wait = '500ms'", "").replace("limit = 4", "limit = 2");
+    let table = TWO.replace(", max_wait = '500ms'", "").replace("limit = 4", "limit = 2");
     for builder in [Policies::builder(), Policies::builder().on_decision(|_| {})] {
         let policies = builder.build(&rows(&table)).unwrap();
         assert_eq!(burst(&policies, &request("GET", "/", &[]), 5).await, (2, vec![], 3));
@@ -23,17 +21,10 @@ async fn a_refusal_that_a_policy_in_force_makes_anyway_is_counted() {
 }
 
 const TWO: &str = "
-    [[policy]]
-    name = 'a'
-    limit = 2
-    period = '1s'
-    max_wait = '500ms'
-
-    [[policy]]
-    name = 'b'
-    limit = 4
-    period = '1h'
-    shadow = true
+    policy = [
+        { name = 'a', limit = 2, period = '1s', max_wait = '500ms' },
+        { name = 'b', limit = 4, period = '1h', shadow = true },
+    ]
 ";
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,9 @@
 //! Policies in a shadow delay nobody: they are asked at once.
 
-use std::time::Duration;
-
 use tower_sluice::Pool;
-use tower_sluice_policies::Policies;
 
-use super::{decide, request, rows};
+use super::*;
+
 use support::Server;
 use support::faults::in_time;
 use support::proxy::{Fault, Proxy};

@@ -1,47 +1,23 @@
 //! The decisions of each row while no server answers.
 
-use std::time::Duration;
-
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use tower_sluice::key::{Head, Keyed};
-use tower_sluice::limiter::Origin;
-use tower_sluice::{Decision, ErrorKind, Limiter, LimiterExt, Pool};
-use tower_sluice_policies::Policies;
+use tower_sluice::{LimiterExt, Pool};
 
 use super::over_redis::PATIENT;
-use super::{burst, check, decide, request, rows};
+use super::*;
+
 use support::proxy::{Fault, Proxy};
 use support::{NOWHERE, Server};
 
 const ON_ERROR: &str = "
-    [[policy]]
-    name = 'deny'
-    limit = 5
-    period = '1h'
-    match = { path = ['/deny', '/both'] }
-
-    [[policy]]
-    name = 'allow'
-    limit = 5
-    period = '1h'
-    on_error = 'allow'
-    match = { path = ['/allow', '/both', '/share'] }
-
-    [[policy]]
-    name = 'local'
-    limit = 5
-    period = '1h'
-    key = 'header:x-user'
-    on_error = { local = 2 }
-    match = { path = ['/local', '/share'] }
-
-    [[policy]]
-    name = 'watched'
-    limit = 5
-    period = '1h'
-    shadow = true
-    match = '/shadow'
+    policy = [
+        { name = 'deny', limit = 5, period = '1h', match = { path = ['/deny', '/both'] } },
+        { name = 'allow', limit = 5, period = '1h', on_error = 'allow', \
+          match = { path = ['/allow', '/both', '/share'] } },
+        { name = 'local', limit = 5, period = '1h', key = 'header:x-user', \
+          on_error = { local = 2 }, match = { path = ['/local', '/share'] } },
+        { name = 'watched', limit = 5, period = '1h', shadow = true, match = '/shadow' },
+    ]
 ";
 
 #[tokio::test]
@@ -107,7 +83,7 @@ async fn shares_that_decide_together_let_waiters_move_up() {
     let policies = Policies::builder().redis(pool);
     let policies = policies.build(&rows(&["one", "other"].map(row).concat())).unwrap();
     let call = request("GET", "/", &[]);
-    let Keyed::Charge(charge) = policies.charge(Head::from(&call)) else { panic!() };
+    let charge = charge(&policies, &call);
     assert!(decide(&policies, &call).await.is_admitted());
     let begun = Instant::now();
     let mut waiters = [(); 5].map(|()| {
@@ -169,7 +145,7 @@ async fn late_replies_to_policies_in_turn_never_fail_open() {
     proxy.set(Fault::Delay(LATE));
     let mut asking = JoinSet::new();
     for policies in limiters {
-        let Keyed::Charge(charge) = policies.charge(Head::from(&call)) else { panic!("no charge") };
+        let charge = charge(&policies, &call);
         let limiter = policies.timeout(LATE * 7 / 2);
         asking.spawn(async move { limiter.check(&charge).await });
     }
@@ -198,7 +174,7 @@ async fn a_late_reply_to_the_last_policies_of_many_never_fails_open() {
     let call = request("GET", "/", &[]);
     assert!(decide(&policies, &call).await.is_admitted());
     proxy.set(Fault::Delay(LATE));
-    let Keyed::Charge(charge) = policies.charge(Head::from(&call)) else { panic!("no charge") };
+    let charge = charge(&policies, &call);
     // The time ends in the first call or in the second, after all peeks were answered.
     for time in [LATE * 8 / 5, LATE * 5 / 2] {
         let error = policies.clone().timeout(time).check(&charge).await.unwrap_err();

@@ -1,29 +1,20 @@
 //! Switches: of a row, of a policy and of all; the laxest holds.
 
-use std::sync::{Arc, Mutex};
+use tower_sluice::RateLimitLayer;
+use tower_sluice::limiter::Switch;
 
-use tower_sluice::key::{Head, Keyed};
-use tower_sluice::limiter::{Origin, Switch, SwitchMode};
-use tower_sluice::{Limiter, Outcome, RateLimitLayer};
-use tower_sluice_policies::Policies;
-
-use super::{burst, check, decide, policies, request, rows};
+use super::*;
 
 const TWO: &str = "
-    [[policy]]
-    name = 'a'
-    limit = 2
-    period = '1h'
-
-    [[policy]]
-    name = 'b'
-    limit = 4
-    period = '1h'
+    policy = [
+        { name = 'a', limit = 2, period = '1h' },
+        { name = 'b', limit = 4, period = '1h' },
+    ]
 ";
 
-async fn left(policies: &Policies, name: &str) -> u64 {
-    let policy = policies.get(name).expect("a policy");
-    policy.peek(&["global"]).await.expect("a decision").remaining().expect("told")
+/// The units left of both policies.
+async fn both(policies: &Policies) -> (u64, u64) {
+    (left(policies, "a", "global").await, left(policies, "b", "global").await)
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,18 +24,18 @@ async fn off_takes_nothing_and_back_on_finds_the_state_as_it_was() {
     assert_eq!(burst(&policies, &call, 1).await, (1, vec![], 0));
     policies.switch().set(SwitchMode::Off);
     assert!(check(&policies, &call).await.is_none());
-    assert_eq!((left(&policies, "a").await, left(&policies, "b").await), (1, 3));
+    assert_eq!(both(&policies).await, (1, 3));
     policies.switch().set(SwitchMode::On);
     let a = policies.get("a").unwrap();
     a.switch().set(SwitchMode::Off);
     assert_eq!(burst(&policies, &call, 5).await, (3, vec![], 2));
-    assert_eq!((left(&policies, "a").await, left(&policies, "b").await), (1, 0));
+    assert_eq!(both(&policies).await, (1, 0));
     // A switch outlives the table.
     policies.load(&rows(TWO)).unwrap();
     assert_eq!(policies.get("a").unwrap().mode(), SwitchMode::Off);
     policies.get("a").unwrap().switch().set(SwitchMode::On);
     assert!(!decide(&policies, &call).await.is_admitted());
-    assert_eq!(left(&policies, "a").await, 1);
+    assert_eq!(left(&policies, "a", "global").await, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,22 +72,15 @@ async fn what_passes_since_a_policy_is_off_is_shown_under_its_name() {
 async fn a_shadow_neither_refuses_nor_delays_while_the_others_do() {
     let policies = policies(
         "
-        [[policy]]
-        name = 'watched'
-        limit = 2
-        period = '1s'
-        max_wait = '1s'
-        shadow = true
-
-        [[policy]]
-        name = 'enforced'
-        limit = 5
-        period = '1h'
+        policy = [
+            { name = 'watched', limit = 2, period = '1s', max_wait = '1s', shadow = true },
+            { name = 'enforced', limit = 5, period = '1h' },
+        ]
         ",
     );
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 7).await, (5, vec![], 2));
-    assert_eq!(left(&policies, "watched").await, 0);
+    assert_eq!(left(&policies, "watched", "global").await, 0);
     assert_eq!(policies.get("watched").unwrap().mode(), SwitchMode::Shadow);
 }
 
@@ -152,17 +136,10 @@ async fn a_policy_refuses_no_request_without_its_key_unless_it_is_on() {
 async fn a_shadow_without_its_key_is_counted_beside_a_policy_in_force() {
     let policies = policies(
         "
-        [[policy]]
-        name = 'watched'
-        limit = 1
-        period = '1s'
-        key = 'header:x'
-        shadow = true
-
-        [[policy]]
-        name = 'enforced'
-        limit = 1
-        period = '1h'
+        policy = [
+            { name = 'watched', limit = 1, period = '1s', key = 'header:x', shadow = true },
+            { name = 'enforced', limit = 1, period = '1h' },
+        ]
         ",
     );
     let call = request("GET", "/", &[]);
@@ -177,7 +154,7 @@ async fn what_an_enforced_policy_refuses_a_shadow_does_not_take() {
     policies.get("b").unwrap().switch().set(SwitchMode::Shadow);
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 4).await, (2, vec![], 2));
-    assert_eq!((left(&policies, "a").await, left(&policies, "b").await), (0, 2));
+    assert_eq!(both(&policies).await, (0, 2));
     policies.switch().set(SwitchMode::Shadow);
     assert_eq!(burst(&policies, &call, 4).await, (4, vec![], 0));
     let decision = decide(&policies, &call).await;
@@ -187,7 +164,7 @@ async fn what_an_enforced_policy_refuses_a_shadow_does_not_take() {
 
 #[tokio::test(start_paused = true)]
 async fn the_laxest_of_row_policy_and_all_holds() {
-    let policies = policies(&TWO.replace("name = 'a'", "name = 'a'\nshadow = true"));
+    let policies = policies(&TWO.replace("name = 'a'", "name = 'a', shadow = true"));
     let policy = policies.get("a").unwrap();
     for (own, all, mode) in [
         (SwitchMode::On, SwitchMode::On, SwitchMode::Shadow),
@@ -242,7 +219,7 @@ async fn a_policy_that_is_off_says_so_for_each_request_that_passes() {
         let (name, origin) = (event.policy.name(), event.decision().unwrap().origin());
         sink.lock().unwrap().push(format!("{name} {origin:?}"));
     });
-    let off = TWO.replacen("period", "enabled = false\n    match = '/a'\n    period", 1);
+    let off = TWO.replacen("period", "enabled = false, match = '/a', period", 1);
     let policies = policies.build(&rows(&off)).unwrap();
     let seen = async |path| {
         let _ = check(&policies, &request("GET", path, &[])).await;

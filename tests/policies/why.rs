@@ -1,36 +1,21 @@
 //! While the store is away, decisions and events say why something else decides.
 
-use std::sync::{Arc, Mutex};
+use tower_sluice::Pool;
 
-use tower_sluice::limiter::Origin;
-use tower_sluice::{ErrorKind, Outcome, Pool};
-use tower_sluice_policies::Policies;
+use super::*;
 
-use super::{decide, request, rows};
 use support::NOWHERE;
 
 /// A policy of each kind that goes on, alone and with others.
 const GO_ON: &str = "
-    [[policy]]
-    name = 'open'
-    limit = 5
-    period = '1h'
-    on_error = 'allow'
-    match = { path = ['/open', '/both'] }
-
-    [[policy]]
-    name = 'share'
-    limit = 5
-    period = '1h'
-    on_error = { local = 2 }
-    match = { path = ['/share', '/both', '/shares'] }
-
-    [[policy]]
-    name = 'other'
-    limit = 5
-    period = '1h'
-    on_error = { local = 9 }
-    match = { path = ['/shares'] }
+    policy = [
+        { name = 'open', limit = 5, period = '1h', on_error = 'allow', \
+          match = { path = ['/open', '/both'] } },
+        { name = 'share', limit = 5, period = '1h', on_error = { local = 2 }, \
+          match = { path = ['/share', '/both', '/shares'] } },
+        { name = 'other', limit = 5, period = '1h', on_error = { local = 9 }, \
+          match = { path = ['/shares'] } },
+    ]
 ";
 
 /// A pool of a port that nobody listens to.

@@ -1,15 +1,12 @@
 //! Limiters around policies.
 
 use std::fmt::Debug;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
 
-use tower_sluice::key::{Head, KeyExtractor, Keyed};
-use tower_sluice::limiter::{Origin, SwitchMode};
-use tower_sluice::{Charge, Limiter, LimiterExt};
-use tower_sluice_policies::Policies;
+use tower_sluice::LimiterExt;
+use tower_sluice::key::KeyExtractor;
 
-use super::{decide, policies, request, rows};
+use super::*;
 
 fn table(limit: u64) -> String {
     format!(
@@ -22,14 +19,8 @@ async fn a_deny_cache_repeats_no_refusal_of_another_table_or_switch() {
     let policies = policies(&table(1));
     let cached = policies.clone().deny_cache();
     let call = request("GET", "/", &[]);
-    let charge = || -> Charge {
-        match policies.charge(Head::from(&call)) {
-            Keyed::Charge(charge) => charge,
-            other => panic!("{other:?}"),
-        }
-    };
     let told = async || {
-        let decision = cached.check(&charge()).await.unwrap();
+        let decision = cached.check(&charge(&policies, &call)).await.unwrap();
         (decision.is_admitted(), decision.origin())
     };
     assert_eq!(told().await, (true, Origin::Local));
@@ -50,23 +41,16 @@ async fn a_deny_cache_repeats_no_refusal_of_another_table_or_switch() {
 async fn a_deny_cache_repeats_no_refusal_of_a_longer_body() {
     let policies = policies(
         "
-        [[policy]]
-        name = 'requests'
-        limit = 100
-        period = '1h'
-
-        [[policy]]
-        name = 'bytes'
-        limit = 10
-        period = '1h'
-        cost = 'content_length_kb'
+        policy = [
+            { name = 'requests', limit = 100, period = '1h' },
+            { name = 'bytes', limit = 10, period = '1h', cost = 'content_length_kb' },
+        ]
         ",
     );
     let cached = policies.clone().deny_cache();
     let told = async |length: &str| {
         let call = request("POST", "/", &[&format!("content-length: {length}")]);
-        let Keyed::Charge(charge) = policies.charge(Head::from(&call)) else { panic!("no charge") };
-        let decision = cached.check(&charge).await.unwrap();
+        let decision = cached.check(&charge(&policies, &call)).await.unwrap();
         (decision.is_admitted(), decision.origin())
     };
     assert_eq!(told("4096").await, (true, Origin::Local));
@@ -84,18 +68,11 @@ async fn debug_output_of_no_type_of_policies_shows_a_key() {
         assert!(!printed.contains("sk_live"), "{printed}");
     }
     let table = "
-        [[policy]]
-        name = 'paths'
-        limit = 1
-        period = '1h'
-        key = 'path'
-
-        [[policy]]
-        name = 'keys'
-        limit = 1
-        period = '1h'
-        key = 'header:x-api-key'
-        match = { name = 'named' }
+        policy = [
+            { name = 'paths', limit = 1, period = '1h', key = 'path' },
+            { name = 'keys', limit = 1, period = '1h', key = 'header:x-api-key', \
+              match = { name = 'named' } },
+        ]
     ";
     let events = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&events);

@@ -22,6 +22,11 @@ impl Dice {
     pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())].clone()
     }
+
+    /// One of the words between bars.
+    pub fn word<'a>(&mut self, words: &'a str) -> &'a str {
+        self.pick(&words.split('|').collect::<Vec<_>>())
+    }
 }
 
 /// A step forward that may land on an edge of one of the quotas.
