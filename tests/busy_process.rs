@@ -182,8 +182,7 @@ async fn load(server: &Server, name: &str, pool: Pool, clients: usize) {
 async fn load_alone_never_fails_open() {
     let server = Server::start();
     for clients in [200, 500, 1_000] {
-        let pool = Pool::connect(&server.url()).expect("an address");
-        load(&server, "own", pool, clients).await;
+        load(&server, "own", server.pool(), clients).await;
     }
 }
 
@@ -201,7 +200,7 @@ async fn load_alone_never_fails_open_before_a_given_pool() {
 /// A limiter that has a connection, and time.
 async fn connected(server: &Server) -> Redis<TokenBucket> {
     let bucket = TokenBucket::new(Quota::per_second(1_000_000));
-    let limiter = Redis::new("busy", bucket, Pool::connect(&server.url()).expect("an address"));
+    let limiter = Redis::new("busy", bucket, server.pool());
     let limiter = limiter.decision_timeout(LONG);
     limiter.acquire("warm").await.expect("admitted");
     limiter

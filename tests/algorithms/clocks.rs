@@ -100,7 +100,7 @@ mod from_the_epochs_begin {
     use support::dice::{Dice, step};
     use tower_sluice::algorithm::{InLua, IntoAlgorithm, SmoothBursty, SmoothWarmingUp};
     use tower_sluice::limiter::Reservation;
-    use tower_sluice::{Decision, Pool, Redis};
+    use tower_sluice::{Decision, Redis};
 
     const SECOND: u64 = 1_000_000;
     /// A multiple of every period here, so that windows and cells begin alike.
@@ -109,7 +109,7 @@ mod from_the_epochs_begin {
     /// Runs histories on clocks that begin at `begin`, and at the same place in a later period.
     async fn run<A: InLua>(server: &Server, algorithm: A, begin: u64) {
         let since = Clock::default();
-        let pool = Pool::connect(&server.url()).expect("an address");
+        let pool = server.pool();
         let pairs = [0, LATER].map(|base| {
             let clock = || {
                 let since = Arc::clone(&since);

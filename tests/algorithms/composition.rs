@@ -14,7 +14,7 @@ use tower_sluice::key::Global;
 use tower_sluice::respond::Raise;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, FailOpen, Limiter, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis, by_head,
+    Charge, FailOpen, Limiter, LimiterExt, Memory, Quota, RateLimitLayer, Redis, by_head,
 };
 
 use support::Server;
@@ -230,8 +230,7 @@ async fn a_panic_inside_stays_charged_and_harms_nobody_else() {
 // Case 103.
 #[test]
 fn it_runs_on_every_kind_of_runtime() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let limiter = Redis::new("r", FixedWindow::new(Quota::per_day(1_000)), pool)
         .decision_timeout(Duration::from_secs(30));
     let ask = async |limiter: Redis<FixedWindow>| {
@@ -255,8 +254,7 @@ fn it_runs_on_every_kind_of_runtime() {
 // Case 117.
 #[tokio::test]
 async fn no_byte_of_a_request_fails_open() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     // Nothing is ever admitted but by a decision, and none admits: each key has one unit, and each
     // charge costs two at least.
     let limiter = Redis::new("api", FixedWindow::new(Quota::new(1, 8_760 * HOUR)), pool)

@@ -12,8 +12,7 @@ use support::{Server, expires};
 
 #[tokio::test]
 async fn one_call_answers_each_charge_on_its_own() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let call = Call::bucket(Some(NOW), &["a", "b", "a", "a", "b"]);
     let call = call.check(1, 0).check(6, 0).check(4, 0).check(1, 500_000).check(0, 0);
     let (now, entries) = call.on(&mut connection).await;
@@ -38,8 +37,7 @@ async fn one_call_answers_each_charge_on_its_own() {
 
 #[tokio::test]
 async fn reservations_of_one_call_unwind_last_first() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let call = Call::bucket(Some(NOW), &["a", "a"]).check(2, 0).check(3, 0);
     let (_, entries) = call.on(&mut connection).await;
     let [first, second] =
@@ -54,8 +52,7 @@ async fn reservations_of_one_call_unwind_last_first() {
 // Cases 65 and 66.
 #[tokio::test]
 async fn a_charge_may_bring_its_own_quota() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let one = Quota::per_second(1);
     let call = Call::bucket(Some(NOW), &["a", "b", "a"]);
     let (_, entries) = call.check_under(one, 1, 0).checks(2, 1, 0).on(&mut connection).await;
@@ -67,8 +64,7 @@ async fn a_charge_may_bring_its_own_quota() {
 // Case 91.
 #[tokio::test]
 async fn a_refusal_a_peek_and_an_estimate_write_nothing() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let call = Call::bucket(Some(NOW), &["k"]).check(5, 0);
     call.on(&mut connection).await;
     let before = (
@@ -94,8 +90,7 @@ async fn a_refusal_a_peek_and_an_estimate_write_nothing() {
 
 #[tokio::test]
 async fn a_reset_forgets_whatever_the_key_holds() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     for_each_script!(|algorithm| {
         for put in ["SET k x", "RPUSH k x", "ZADD k 1 x", "GET k"] {
             ask::<Value>(&mut connection, "DEL k").await;
@@ -124,8 +119,7 @@ async fn a_reset_forgets_whatever_the_key_holds() {
 /// A block and its end in one call leave a key of another type as it is.
 #[tokio::test]
 async fn a_block_that_ends_in_its_call_deletes_no_foreign_key() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     for_each_script!(|algorithm| {
         for put in ["RPUSH k x", "HSET k x y"] {
             ask::<Value>(&mut connection, "DEL k").await;
@@ -144,8 +138,7 @@ async fn a_block_that_ends_in_its_call_deletes_no_foreign_key() {
 
 #[tokio::test]
 async fn a_penalty_is_owed_and_locks_no_key_for_ever() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     async fn retry(
         connection: &mut MultiplexedConnection,
         algorithm: impl InLua,
@@ -173,8 +166,7 @@ async fn a_penalty_is_owed_and_locks_no_key_for_ever() {
 // Case 67.
 #[tokio::test]
 async fn a_refusal_writes_a_state_that_had_to_be_cut() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let far = NOW + 3_600_000_000;
     cmd("SET").arg("k").arg(far).exec_async(&mut connection).await.unwrap();
     let peek = Call::bucket(Some(NOW), &["k", "k"]).check(0, 0).check(6, 0);
@@ -188,8 +180,7 @@ async fn a_refusal_writes_a_state_that_had_to_be_cut() {
 // Case 35.
 #[tokio::test]
 async fn a_log_is_cut_to_one_member_and_pruned_by_its_share() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     put_old_log(&mut connection).await;
     let call = |now, cost| Call::new(SLIDING_LOG, Some(now), &["k"]).check(cost, 0);
 
@@ -208,8 +199,7 @@ async fn a_log_is_cut_to_one_member_and_pruned_by_its_share() {
 // Case 93.
 #[tokio::test]
 async fn totals_of_a_log_go_on_in_a_second_number() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let log = SlidingLog::new(Quota::per_second(10));
     for (at, member) in [(2, "00007999999999999990:5"), (1, "00007999999999999995:5")] {
         cmd("ZADD").arg("k").arg(NOW - at).arg(member).exec_async(&mut connection).await.unwrap();
@@ -345,8 +335,7 @@ fn no_function_is_in_two_files() {
 /// Lua has room for 200 local variables.
 #[tokio::test]
 async fn eight_quotas_of_any_algorithm_are_one_script() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     for_each_script!(|one| {
         let eight = (one, one, one, one, one, one, one, one);
         let keys = (0..8).map(|key| format!("{one:?} {key}")).collect();
@@ -359,8 +348,7 @@ async fn eight_quotas_of_any_algorithm_are_one_script() {
 /// A script for checks alone answers as the complete one does, and writes the same.
 #[tokio::test]
 async fn both_scripts_of_a_limiter_agree() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let mut dice = fastrand::Rng::with_seed(3);
     for_each_script!(|algorithm| {
         for history in 0..20 {

@@ -13,8 +13,7 @@ use support::{Server, for_each_script};
 
 #[tokio::test]
 async fn broken_keys_fail_their_own_charges_only() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     ask::<()>(&mut connection, "RPUSH list x").await;
     ask::<()>(&mut connection, "SET corrupt 1.5").await;
     ask::<()>(&mut connection, "SET kept 5").await;
@@ -33,8 +32,7 @@ async fn broken_keys_fail_their_own_charges_only() {
 
 #[tokio::test]
 async fn a_failed_write_fails_its_own_charge_only() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let warm = Call::bucket(None, &["known"]).check(1, 0).on(&mut connection).await;
     assert_eq!(warm.1[0].outcome(), 0);
     ask::<()>(&mut connection, "CONFIG SET maxmemory 1").await;
@@ -49,8 +47,7 @@ async fn a_failed_write_fails_its_own_charge_only() {
 // Case 53.
 #[tokio::test]
 async fn only_the_form_that_is_written_is_read() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let texts = "nan|inf|-inf|1e400|0x10| 5 ||-|--1|-01|-1:1|-1+0/3|9007199254740992|\
         9007199254740993|9223372036854775808|00|01|1+1|1+0/3|1+3/3|1+1/0|1+1/2/3|1 |1\n|\u{0}|\
         1:1|1+01/3";
@@ -110,8 +107,7 @@ async fn only_the_form_that_is_written_is_read() {
 // Cases 50 and 72.
 #[tokio::test]
 async fn extreme_states_are_answered_all_the_same() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let most = "9007199254740991";
     let cells = format!("1:{most},{most},{most},{most}");
     let counter = format!("{most}:{most}:{most}:{most}");
@@ -136,8 +132,7 @@ async fn extreme_states_are_answered_all_the_same() {
 // Case 162.
 #[tokio::test]
 async fn a_log_that_stands_for_no_state_is_none_at_any_instant() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     for (now, cost) in [(0, 1), (0, 2), (1, 1), (999_999, 5), (1_000_000, 1), (NOW, 3)] {
         ask::<()>(&mut connection, "ZADD k 0 00000000000000000000:1").await;
         let call = Call::new(SLIDING_LOG, Some(now), &["k", "k"]).check(0, 0).check(cost, 0);
@@ -153,8 +148,7 @@ async fn a_log_that_stands_for_no_state_is_none_at_any_instant() {
 // Case 53.
 #[tokio::test]
 async fn of_a_log_only_the_form_that_is_written_is_read() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let odd = [
         ("5", "5:1"),
         ("5", "0000000000000000000a:1"),
@@ -193,8 +187,7 @@ async fn of_a_log_only_the_form_that_is_written_is_read() {
 /// script could have written comes to an end.
 #[tokio::test]
 async fn a_log_that_is_broken_inside_admits_nothing_beyond() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let add = async |connection: &mut MultiplexedConnection, at: i64, member: String| {
         cmd("ZADD").arg("k").arg(at).arg(member).exec_async(connection).await.unwrap();
     };
@@ -230,8 +223,7 @@ async fn a_log_that_is_broken_inside_admits_nothing_beyond() {
 // Case 29.
 #[tokio::test]
 async fn pruning_slips_nothing_past_a_full_memory() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     put_old_log(&mut connection).await;
     ask::<()>(&mut connection, "CONFIG SET maxmemory 1").await;
     for _ in 0..100 {
@@ -248,8 +240,7 @@ async fn pruning_slips_nothing_past_a_full_memory() {
 // Case 29.
 #[tokio::test]
 async fn a_log_that_begins_again_or_gives_back_slips_nothing_past_a_full_memory() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let call = Call::new(SLIDING_LOG, Some(NOW), &["old", "taken"]).checks(2, 1, 0);
     let (_, entries) = call.on(&mut connection).await;
     let mark = entries[1].mark();
@@ -272,8 +263,7 @@ async fn a_log_that_begins_again_or_gives_back_slips_nothing_past_a_full_memory(
 /// A call removes as many expired members as it adds, however many these are.
 #[tokio::test]
 async fn a_log_stays_bounded_under_the_largest_batches() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let log = SlidingLog::new(Quota::per_second(10_000));
     for tenth in 0..30 {
         let keys = ["k"; 1_000];
@@ -289,8 +279,7 @@ async fn a_log_stays_bounded_under_the_largest_batches() {
 /// other key.
 #[tokio::test]
 async fn a_block_of_several_keys_blocks_none_if_one_is_broken() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     ask::<()>(&mut connection, "SET broken garbage").await;
     let pair = (TOKEN_BUCKET, FIXED_WINDOW);
     let keys = |first: &str| vec![first.to_owned(), String::from("all")];
@@ -307,8 +296,7 @@ async fn a_block_of_several_keys_blocks_none_if_one_is_broken() {
 /// A charge that brings another period forgets nothing of a log that it leaves as it is.
 #[tokio::test]
 async fn only_a_charge_that_is_taken_prunes_a_log_and_by_its_own_period() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let short = Quota::new(5, Duration::from_millis(100));
     let later = Some(NOW + 500_000);
     let refused = |(_, entries): (i64, Vec<Entry>)| entries[0].outcome() == 2;
@@ -335,8 +323,7 @@ async fn only_a_charge_that_is_taken_prunes_a_log_and_by_its_own_period() {
 /// A caller of `block` need not know the quota under which others pay.
 #[tokio::test]
 async fn a_block_keeps_the_state_of_another_quota() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (server, mut connection) = Server::connected().await;
     let (block, unblock) = (Form::new(&[&"block", &1_000_000]), Form::new(&[&"unblock"]));
     let day = Quota::per_day(100);
     for now in [None, Some(NOW)] {
@@ -376,8 +363,7 @@ async fn a_block_keeps_the_state_of_another_quota() {
 /// The remedy for a broken key may share a call with charges of it.
 #[tokio::test]
 async fn a_reset_leaves_the_errors_of_the_charges_before_it() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let block = Form::new(&[&"block", &60_000_000]);
     let has_failed = |entry: &Entry| matches!(entry, Entry::Failed(_));
     for_each_script!(|one| {

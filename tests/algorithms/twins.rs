@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::SmoothWarmingUp;
-use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
+use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota, Redis};
 
 use support::Server;
 use support::dice::times;
@@ -15,8 +15,7 @@ use support::trial::twins::Twins;
 const START: u64 = 1_767_225_600_000_000;
 
 async fn agree(name: &str) {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).expect("an address");
+    let (_server, pool) = Server::pooled();
     let steps = Twins::called(name).agree(pool, times()).await;
     println!("twins algorithm={name} steps={steps}");
 }
@@ -77,8 +76,7 @@ async fn warming_up_at_a_lower_rate_waits_as_guava() {
     };
     let five = Quota::per_second(5);
     let pace = SmoothWarmingUp::new(five, Duration::from_millis(700)).cold_factor(1.5);
-    let pool = Pool::connect(&server.url()).expect("an address");
-    let redis = Redis::new("pace", pace, pool).decision_timeout(Duration::from_secs(30));
+    let redis = Redis::new("pace", pace, server.pool()).decision_timeout(Duration::from_secs(30));
     let limiters = [redis.clock(clock()).boxed(), Memory::new("pace", pace).clock(clock()).boxed()];
     for limiter in limiters {
         now.store(START, Relaxed);

@@ -12,7 +12,7 @@ use support::{Server, in_a_process_with_files};
 #[tokio::test]
 async fn a_plain_address_of_a_cluster_gets_no_connection() {
     let server = Server::with(&["--cluster-enabled", "yes"]);
-    let pool = Pool::connect(&server.url()).unwrap();
+    let pool = server.pool();
     until(&over(pool.clone()), ErrorKind::Configuration).await;
     let error = pool.ready().await.unwrap_err();
     let why = std::error::Error::source(&error).expect("a cause").to_string();

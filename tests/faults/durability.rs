@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{Charge, ErrorKind, Limiter, Pool, Quota, Redis};
+use tower_sluice::{Charge, ErrorKind, Limiter, Quota, Redis};
 
 use support::Server;
 use support::faults::*;
@@ -18,7 +18,7 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Ten units of a year.
 fn ten(server: &Server) -> Yearly {
-    let pool = Pool::connect(&server.url()).expect("an address");
+    let pool = server.pool();
     Redis::new("durable", FixedWindow::new(Quota::new(LIMIT, YEAR)), pool).decision_timeout(LONG)
 }
 
@@ -184,9 +184,8 @@ async fn a_flood_of_keys_frees_no_exhausted_key_that_is_asked_on() {
     for policy in ["noeviction", "allkeys-lfu", "volatile-lfu"] {
         let server = Server::with(&["--maxmemory-policy", policy]);
         let mut connection = server.connection().await;
-        let pool = Pool::connect(&server.url()).expect("an address");
         let bucket = TokenBucket::new(Quota::new(LIMIT, YEAR / 4));
-        let limiter = Redis::new("flood", bucket, pool).decision_timeout(LONG);
+        let limiter = Redis::new("flood", bucket, server.pool()).decision_timeout(LONG);
         for _ in 0..LIMIT {
             assert!(limiter.check(&one()).await.expect("decided").is_admitted());
         }

@@ -111,7 +111,7 @@ async fn no_key_is_printed_where_the_server_lacks_a_command() {
     const KEY: &str = "sk_live_4eC39HqLyjWD";
     for lacks in ["EVALSHA", "EVAL"] {
         let server = Server::with(&["--rename-command", lacks, ""]);
-        let pool = Pool::connect(&server.url()).unwrap();
+        let pool = server.pool();
         let redisson = Redisson::new(pool.clone()).decision_timeout(LONG);
         let rate = Rate::overall(5, Duration::from_secs(1));
         let limiter = over(pool).decision_timeout(LONG);
@@ -244,8 +244,7 @@ async fn error_of(command: &mut Cmd, connection: &mut MultiplexedConnection) -> 
 // Cases 131, 134 and 135.
 #[tokio::test]
 async fn each_error_of_this_server_has_its_kind_however_it_is_worded() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (server, mut connection) = Server::connected().await;
     let [mut asks, mut loops] = [server.connection().await, server.connection().await];
     let mut of_user = async |rules: &str| {
         let rules = format!("ACL SETUSER app reset on >secret +hello -@all {rules}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tower_sluice::algorithm::SlidingLog;
-use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
+use tower_sluice::{Charge, Limiter, LimiterExt, Quota, Redis};
 
 use support::faults::{LONG, one, yearly};
 use support::stats::calls;
@@ -111,8 +111,7 @@ async fn the_documented_user_reads_and_writes_its_own_keys_alone() {
 async fn the_rights_that_are_documented_suffice() {
     let server = Server::start();
     let quota = Quota::new(2, Duration::from_secs(3_600));
-    let pool = Pool::connect(&server.url()).unwrap();
-    let log = Redis::new("log", SlidingLog::new(quota), pool).decision_timeout(LONG);
+    let log = Redis::new("log", SlidingLog::new(quota), server.pool()).decision_timeout(LONG);
     let now = Arc::new(AtomicU64::new(0));
     let clock = Arc::clone(&now);
     let given = log.clone().clock(move || Duration::from_secs(clock.load(Relaxed)));

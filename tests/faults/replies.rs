@@ -46,8 +46,7 @@ async fn a_script_that_the_server_forgot_is_sent_again() {
 // Case 24.
 #[tokio::test]
 async fn a_loading_server_is_infrastructure() {
-    let mut server = Server::start();
-    let mut connection = server.connection().await;
+    let (mut server, mut connection) = Server::connected().await;
     // Large enough that 6.2 answers meanwhile: it looks at its sockets every 2 MB
     // that it has loaded.
     let mut fill = redis::pipe();
@@ -232,8 +231,7 @@ async fn a_hang_after_a_wrong_password_is_infrastructure_within_half_a_second() 
 // Case 31.
 #[tokio::test]
 async fn a_missing_right_is_configuration() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (server, mut connection) = Server::connected().await;
     let allowed = ["+eval", "+evalsha", "+get", "+incrby", "+mget", "+set", "+time", "~sluice:*"];
     let rules = |without: &str| {
         let rules = allowed.iter().copied().filter(|rule| *rule != without);
@@ -278,9 +276,8 @@ async fn a_late_answer_is_undone() {
 async fn without_patience_the_true_wait_is_told_and_nothing_taken() {
     let server = Server::start();
     let quota = Quota::new(1, Duration::from_secs(1_000));
-    let pool = Pool::connect(&server.url()).unwrap();
     let bucket = tower_sluice::algorithm::TokenBucket::new(quota);
-    let limiter = Redis::new("faults", bucket, pool).decision_timeout(LONG);
+    let limiter = Redis::new("faults", bucket, server.pool()).decision_timeout(LONG);
     let _ = limiter.check(&one()).await.unwrap();
     let denied = limiter.check(&one()).await.unwrap();
     assert!(matches!(denied.outcome(), Outcome::Deny { retry_after: Some(_) }));
@@ -295,8 +292,7 @@ async fn without_patience_the_true_wait_is_told_and_nothing_taken() {
 /// for what neither a request nor load can cause.
 #[tokio::test]
 async fn a_share_answers_for_a_store_that_is_full_or_whose_password_changed() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (server, mut connection) = Server::connected().await;
     let user = |password: &str| {
         ["ACL", "SETUSER", "app", "reset", "on", password, "~*", "+@all"].map(str::to_owned)
     };

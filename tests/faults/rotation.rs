@@ -102,7 +102,7 @@ async fn rotated_passwords_are_taken_behind_sentinels() {
 async fn a_pool_of_the_application_takes_no_password() {
     let server = Server::with(&[]);
     let pool = Pool::from_connection(server.connection().await);
-    let plain = Pool::connect(&server.url()).unwrap();
+    let plain = server.pool();
     for refused in [
         pool.set_credentials("app", "secret"),
         pool.set_sentinel_credentials("app", "secret"),

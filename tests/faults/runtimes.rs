@@ -153,8 +153,7 @@ fn attempts_to_connect_end_with_the_pool() {
 // Case 143.
 #[test]
 fn a_runtime_parked_while_it_connects_does_not_block_others() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let parked = runtime();
     let (first, second) = (over(pool.clone()), over(pool));
     let mut asked = Box::pin(first.check(&one()));
@@ -263,7 +262,7 @@ fn block_without_runtime<F: Future>(future: F) -> F::Output {
 fn a_limiter_asked_outside_of_a_runtime_answers_with_an_error() {
     let server = Server::start();
     let redis = yearly(&server.url());
-    let pool = Pool::connect(&server.url()).expect("an address");
+    let pool = server.pool();
     let pending = |_: &Charge| std::future::pending::<Result<Decision, Error>>();
     let breaker = || Breaker::new().slow_after(LONG);
     let mut limiters = vec![

@@ -44,8 +44,7 @@ fn counting(reached: &Arc<AtomicU64>) -> axum::routing::MethodRouter {
 
 #[tokio::test]
 async fn a_key_closure_over_the_request_limits_each_key() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let limiter =
         Redis::new("api", TokenBucket::new(HOURLY), pool).decision_timeout(Duration::from_secs(20));
     let reached = Arc::default();
@@ -158,8 +157,7 @@ async fn an_undecided_request_is_503_and_goes_nowhere() {
 #[tokio::test]
 async fn a_route_is_metered_in_bytes_to_the_last_one() {
     const REQUESTS: usize = 1_000;
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let quota = Quota::new(1, Duration::from_secs(3_600)).burst(10_000);
     let limiter = Redis::new("bytes", TokenBucket::new(quota), pool)
         .decision_timeout(Duration::from_secs(20));

@@ -405,8 +405,7 @@ mod over_redis {
     fn blocks_in_redis_are_those_in_memory() {
         let server = Server::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let pool = Pool::connect(&server.url()).unwrap();
-        let mut twins = Twins { pool, runtime };
+        let mut twins = Twins { pool: server.pool(), runtime };
         each_algorithm(Quota::per_second(5), &mut twins);
         let (fast, slow) = (Quota::per_second(5), Quota::new(20, 10 * SECOND));
         twins.visit(
@@ -431,8 +430,7 @@ mod over_redis {
         name: &str,
         algorithm: impl IntoAlgorithm<Algorithm = A>,
     ) -> Redis<A> {
-        let pool = Pool::connect(&server.url()).unwrap();
-        Redis::new(name.to_owned(), algorithm, pool).decision_timeout(PATIENT)
+        Redis::new(name.to_owned(), algorithm, server.pool()).decision_timeout(PATIENT)
     }
 
     /// Another process sees it at once, beside charges of other keys in the same calls.
@@ -501,8 +499,7 @@ mod over_redis {
     /// The longest block counts, and no member takes anything.
     #[tokio::test]
     async fn a_member_that_is_blocked_refuses_for_all() {
-        let server = Server::start();
-        let pool = Pool::connect(&server.url()).unwrap();
+        let (_server, pool) = Server::pooled();
         let user = Redis::new("user", TokenBucket::new(Quota::per_day(10)), pool.clone());
         let address = Redis::new("address", SlidingLog::new(Quota::per_day(10)), pool.clone());
         let (user, address) = (user.decision_timeout(PATIENT), address.decision_timeout(PATIENT));

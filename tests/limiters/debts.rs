@@ -114,8 +114,7 @@ async fn a_million_tokens_a_day_charged_one_and_settled_at_five_thousand() {
 
 #[tokio::test]
 async fn the_same_over_redis() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).expect("an address");
+    let (_server, pool) = Server::pooled();
     let clock = Stepped::default();
     for limit in limits(Quota::per_hour(10)) {
         let name = format!("{limit:?}");
@@ -147,10 +146,6 @@ fn both(
     limiters.map(|limiter| (limiter, clocks.next().expect("one for each")))
 }
 
-fn pool(server: &Server) -> Pool {
-    Pool::connect(&server.url()).expect("an address")
-}
-
 /// Charges `cost` units of alice and settles them at `used`. Returns the units given back, and
 /// those that were not taken.
 async fn settled(limiter: &impl Limiter, cost: u64, used: u64) -> (u64, u64) {
@@ -177,7 +172,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 async fn a_refusal_tells_the_whole_debt_and_no_wait_is_reserved_behind_it() {
     let server = Server::start();
     let quota = Quota::per_hour(10);
-    for (limiter, clock) in both(TokenBucket::new(quota), &pool(&server)) {
+    for (limiter, clock) in both(TokenBucket::new(quota), &server.pool()) {
         assert_eq!(settled(&limiter, 1, 40).await, (0, 0));
         // 30 units are owed, and one more is asked for.
         assert_eq!(retry_after(&limiter, Duration::ZERO).await, 31 * 6 * MINUTE);
@@ -193,7 +188,7 @@ async fn a_refusal_tells_the_whole_debt_and_no_wait_is_reserved_behind_it() {
 async fn a_clock_that_is_set_back_forgives_no_debt_and_locks_no_other_key_longer() {
     let server = Server::start();
     let quota = Quota::per_hour(10);
-    for (limiter, clock) in both(TokenBucket::new(quota), &pool(&server)) {
+    for (limiter, clock) in both(TokenBucket::new(quota), &server.pool()) {
         clock.set(100 * HOUR);
         assert_eq!(settled(&limiter, 1, 40).await, (0, 0));
         let bob = Charge::new("bob").cost(10);
@@ -210,7 +205,7 @@ async fn a_clock_that_is_set_back_forgives_no_debt_and_locks_no_other_key_longer
 #[tokio::test]
 async fn what_may_not_be_owed_is_told() {
     let server = Server::start();
-    let (pool, quota) = (pool(&server), Quota::per_hour(10));
+    let (pool, quota) = (server.pool(), Quota::per_hour(10));
     let hour = Duration::from_secs(3_600);
     let bucket = TokenBucket::new(quota).max_debt(hour);
     let wide = TokenBucket::new(Quota::per_hour(1_000));
@@ -253,7 +248,7 @@ async fn what_may_not_be_owed_is_told() {
 #[tokio::test]
 async fn what_a_smooth_limiter_may_not_owe_is_told() {
     let server = Server::start();
-    let (pool, quota) = (pool(&server), Quota::per_hour(10));
+    let (pool, quota) = (server.pool(), Quota::per_hour(10));
     let (second, most) = (Duration::from_secs(1), 61 * MINUTE);
     let bursty = SmoothBursty::new(quota).max_debt(most);
     let warming_up = SmoothWarmingUp::new(quota, second).max_debt(most);
@@ -304,7 +299,7 @@ async fn a_lease_owes_all_that_its_charges_used() {
 #[tokio::test]
 async fn of_processes_with_two_horizons_the_shorter_one_cuts_what_has_no_mark() {
     let server = Server::start();
-    let (pool, quota) = (pool(&server), Quota::per_hour(10));
+    let (pool, quota) = (server.pool(), Quota::per_hour(10));
     let clock = Stepped::default();
     clock.set(0);
     let hour = 60 * MINUTE;
@@ -349,7 +344,7 @@ async fn of_processes_with_two_horizons_the_shorter_one_cuts_what_has_no_mark() 
 #[tokio::test]
 async fn a_window_takes_its_limit_at_most_and_tells_the_rest() {
     let server = Server::start();
-    let (pool, quota) = (pool(&server), Quota::per_hour(10));
+    let (pool, quota) = (server.pool(), Quota::per_hour(10));
     let algorithms: [AnyAlgorithm; 5] = [
         FixedWindow::new(quota).into(),
         FixedWindow::new(quota).anchored().into(),
@@ -373,9 +368,8 @@ async fn a_window_takes_its_limit_at_most_and_tells_the_rest() {
 /// A value that somebody else wrote locks a key for no longer than the longest debt.
 #[tokio::test]
 async fn a_forged_mark_locks_a_key_for_the_longest_debt_at_most() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
-    let (pool, quota) = (pool(&server), Quota::per_hour(10));
+    let (server, mut connection) = Server::connected().await;
+    let (pool, quota) = (server.pool(), Quota::per_hour(10));
     let day = Duration::from_secs(86_400);
     let clock = Stepped::default();
     clock.set(0);
@@ -427,7 +421,7 @@ mod of_others {
     #[tokio::test]
     async fn consumption_beyond_the_limit_blocks_for_two_hours() {
         let server = Server::start();
-        for (limiter, clock) in both(TokenBucket::new(Quota::per_hour(100)), &pool(&server)) {
+        for (limiter, clock) in both(TokenBucket::new(Quota::per_hour(100)), &server.pool()) {
             let all = Charge::new("alice").cost(100);
             assert!(limiter.check(&all).await.unwrap().is_admitted());
             assert!(!limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
@@ -445,7 +439,7 @@ mod of_others {
     async fn tokens_that_are_counted_afterwards_are_enforced() {
         let server = Server::start();
         for algorithm in debtors(Quota::per_minute(15)) {
-            for (limiter, clock) in both(algorithm, &pool(&server)) {
+            for (limiter, clock) in both(algorithm, &server.pool()) {
                 let used = used(&limiter, &clock, 7, SECOND, HOUR).await;
                 assert_within(&format!("{algorithm:?}"), used, 60 * 15 + 15, 15);
             }
@@ -458,7 +452,7 @@ mod of_others {
     async fn the_request_that_crosses_the_quota_completes_and_all_later_ones_are_refused() {
         let server = Server::start();
         let month = Quota::new(100_000, Duration::from_secs(30 * 86_400));
-        for (limiter, clock) in both(Budget::new(month), &pool(&server)) {
+        for (limiter, clock) in both(Budget::new(month), &server.pool()) {
             assert_eq!(settled(&limiter, 99_999, 99_999).await, (0, 0));
             assert_eq!(settled(&limiter, 1, 250_000).await, (0, 0));
             // 249,999 tokens take 75 days, at 3,333 a day.
@@ -477,7 +471,7 @@ mod of_others {
 async fn a_debt_that_is_held_at_the_edge_of_the_horizon_has_its_mark() {
     let server = Server::start();
     let budget = Budget::new(Quota::per_second(3)).horizon(Duration::from_micros(1_333_333));
-    for (limiter, clock) in both(budget, &pool(&server)) {
+    for (limiter, clock) in both(budget, &server.pool()) {
         clock.set(10 * SECOND);
         let three = Charge::new("alice").cost(3);
         let held = limiter.check(&three).await.unwrap().into_reservation().expect("it fits");

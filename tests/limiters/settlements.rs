@@ -18,9 +18,9 @@ use tower_sluice::{
 };
 
 #[cfg(feature = "redis")]
-use tower_sluice::redis::AllAtOnce;
+use tower_sluice::Redis;
 #[cfg(feature = "redis")]
-use tower_sluice::{Pool, Redis};
+use tower_sluice::redis::AllAtOnce;
 
 use support::strict::Strict;
 
@@ -210,8 +210,7 @@ impl Limiter for NoResets {
 async fn a_reset_is_seen_by_every_process() {
     let server = support::Server::start();
     let limiter = || {
-        let pool = Pool::connect(&server.url()).unwrap();
-        Redis::new("logins", TokenBucket::new(Quota::per_day(5)), pool)
+        Redis::new("logins", TokenBucket::new(Quota::per_day(5)), server.pool())
             .decision_timeout(20 * SECOND)
     };
     let (mine, other) = (limiter(), limiter());
@@ -304,8 +303,7 @@ async fn a_charge_is_settled_to_less_and_to_more_in_memory() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_charge_is_settled_to_less_and_to_more_in_redis() {
-    let server = support::Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = support::Server::pooled();
     let quota = Quota::per_day(20);
     let expected = [20, 17, 12, 7];
     let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota).anchored());
@@ -324,8 +322,7 @@ async fn a_charge_is_settled_to_less_and_to_more_in_redis() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_full_queue_loses_no_settlement() {
-    let server = support::Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = support::Server::pooled();
     let limiter = Redis::new("bucket", TokenBucket::new(Quota::per_day(1_000)), pool)
         .decision_timeout(20 * SECOND)
         .queue_capacity(1);
@@ -348,8 +345,7 @@ async fn a_full_queue_loses_no_settlement() {
 #[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refund_comes_before_the_next_request_of_its_caller() {
-    let server = support::Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = support::Server::pooled();
     let bucket = TokenBucket::new(Quota::per_day(1));
     let limiter = Redis::new("bucket", bucket, pool).decision_timeout(20 * SECOND);
     for request in 0..1_000 {
@@ -363,8 +359,7 @@ async fn a_refund_comes_before_the_next_request_of_its_caller() {
 #[cfg(feature = "redis")]
 #[test]
 fn outside_of_a_runtime_a_reservation_comes_back() {
-    let server = support::Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = support::Server::pooled();
     let limiter = Redis::new("bucket", TokenBucket::new(Quota::per_day(20)), pool);
     let limiter = limiter.decision_timeout(20 * SECOND);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -410,8 +405,7 @@ async fn a_settlement_says_what_it_gave_back_in_memory() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_settlement_says_what_it_gave_back_in_redis() {
-    let server = support::Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = support::Server::pooled();
     let quota = Quota::per_hour(1_000);
     let bucket = |name| Redis::new(name, TokenBucket::new(quota), pool.clone());
     let window = |name| Redis::new(name, FixedWindow::new(quota).anchored(), pool.clone());
@@ -425,8 +419,7 @@ async fn a_settlement_says_what_it_gave_back_in_redis() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_settlement_that_no_store_answers_says_so() {
-    let mut server = support::Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (mut server, pool) = support::Server::pooled();
     let limiter = Redis::new("window", FixedWindow::new(Quota::per_hour(1_000)).anchored(), pool);
     let taken = limiter.check(&"alice".into()).await.unwrap().take_reservation().unwrap();
     server.kill();

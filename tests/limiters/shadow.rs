@@ -194,12 +194,11 @@ async fn over_redis_exactly_the_limit_would_have_passed() {
     use support::Server;
     use support::faults::LONG;
     use tokio::task::JoinSet;
-    use tower_sluice::{Pool, Redis};
+    use tower_sluice::Redis;
 
     let server = Server::start();
     let window = FixedWindow::new(Quota::new(1_000, 365 * 24 * HOUR));
-    let pool = Pool::connect(&server.url()).expect("an address");
-    let limiter = Redis::new("shadow", window, pool).decision_timeout(LONG).shadow();
+    let limiter = Redis::new("shadow", window, server.pool()).decision_timeout(LONG).shadow();
     let mut tasks = JoinSet::new();
     for _ in 0..64 {
         let limiter = limiter.clone();

@@ -545,11 +545,11 @@ async fn a_handler_of_axum_settles_from_a_task() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_stream_is_settled_in_redis() {
-    use tower_sluice::{Pool, Redis};
+    use tower_sluice::Redis;
     let server = support::Server::start();
     let limiter = || {
         let quota = Quota::new(10_000, Duration::from_secs(3_600_000));
-        Redis::new("tokens", FixedWindow::new(quota), Pool::connect(&server.url()).unwrap())
+        Redis::new("tokens", FixedWindow::new(quota), server.pool())
             .decision_timeout(Duration::from_secs(20))
     };
     let (mine, other) = (limiter(), limiter());

@@ -216,8 +216,7 @@ mod over_redis {
     const TIMEOUT: Duration = Duration::from_secs(20);
 
     fn redis(server: &Server, name: &'static str, algorithm: TokenBucket) -> Redis<TokenBucket> {
-        let pool = Pool::connect(&server.url()).unwrap();
-        Redis::new(name, algorithm, pool).decision_timeout(TIMEOUT)
+        Redis::new(name, algorithm, server.pool()).decision_timeout(TIMEOUT)
     }
 
     /// Limiters of one name as so many processes have them.
@@ -241,8 +240,7 @@ mod over_redis {
 
     #[tokio::test]
     async fn waiters_that_leave_first_come_first_leave_nothing_reserved() {
-        let server = Server::start();
-        let pool = Pool::connect(&server.url()).unwrap();
+        let (_server, pool) = Server::pooled();
         let member = |name| Redis::new(name, slow(), pool.clone()).decision_timeout(TIMEOUT);
         let both = AllAtOnce::new((member("user"), member("everybody")), |charge| {
             [charge.clone(), Charge::new("all")]
@@ -375,7 +373,7 @@ mod over_redis {
             })
         };
         for (user, everybody, is_reset) in [("a", "b", true), ("c", "d", false)] {
-            let pool = Pool::connect(&server.url()).unwrap();
+            let pool = server.pool();
             let member = |name| Redis::new(name, slow, pool.clone()).decision_timeout(TIMEOUT);
             let members = || [user, everybody].map(member);
             let ([one, other], [third, fourth]) = (members(), members());
@@ -419,8 +417,7 @@ mod over_redis {
     async fn requests_to_policies_leave_nothing_reserved() {
         use tower_sluice_policies::Policies;
 
-        let server = Server::start();
-        let pool = Pool::connect(&server.url()).unwrap();
+        let (_server, pool) = Server::pooled();
         for rows in in_policies::slow_tables() {
             let policies = Policies::builder()
                 .redis(pool.clone())

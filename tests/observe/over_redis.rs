@@ -23,8 +23,7 @@ fn limiter(pool: Pool) -> Redis<FixedWindow> {
 #[tokio::test]
 async fn calls_their_sizes_and_connections_are_counted() {
     let recorder = Recorder::new();
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).expect("an address");
+    let (_server, pool) = Server::pooled();
     let limiter = limiter(pool).metrics("outer");
     let mut tasks = JoinSet::new();
     for user in 0..500 {
@@ -52,8 +51,7 @@ async fn calls_their_sizes_and_connections_are_counted() {
 #[tokio::test]
 async fn a_server_that_is_silent_leaves_calls_unanswered() {
     let page = Page::new();
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).expect("an address");
+    let (server, pool) = Server::pooled();
     let limiter = limiter(pool);
     let _ = limiter.check(&one()).await.unwrap();
     let unanswered = || page.value("rate_limit_unanswered_calls_total{limiter=\"api\"}").unwrap();
@@ -96,7 +94,7 @@ async fn a_server_that_is_away_is_said_once_a_second_and_without_a_password() {
 async fn a_connection_that_comes_back_is_said() {
     let (lines, _guard) = Lines::listen();
     let mut server = Server::start();
-    let limiter = limiter(Pool::connect(&server.url()).expect("an address"));
+    let limiter = limiter(server.pool());
     let _ = limiter.check(&one()).await.unwrap();
     server.kill();
     trouble(&limiter, &one()).await;

@@ -23,8 +23,7 @@ use support::{Server, eventually};
 pub(super) const PATIENT: Duration = Duration::from_secs(20);
 
 pub(super) fn over(server: &Server) -> PoliciesBuilder {
-    let pool = Pool::connect(&server.url()).expect("an address");
-    Policies::builder().redis(pool).decision_timeout(PATIENT)
+    Policies::builder().redis(server.pool()).decision_timeout(PATIENT)
 }
 
 fn said(decision: &Decision) -> String {
@@ -150,8 +149,7 @@ async fn several_policies_decide_alike_in_memory_and_in_redis() {
 
 #[tokio::test]
 async fn several_policies_take_one_call_whatever_their_costs_and_waits() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (server, mut connection) = Server::connected().await;
     let policies = over(&server)
         .build(&rows(
             "
@@ -182,7 +180,7 @@ async fn several_policies_take_one_call_whatever_their_costs_and_waits() {
     assert!(keys.iter().any(|key| key == "sluice:bytes:fw1:{global}"), "{keys:?}");
     assert!(!keys.iter().any(|key| key.contains("alice")), "{keys:?}");
     // A second process shares them.
-    let pool = Pool::connect(&server.url()).unwrap();
+    let pool = server.pool();
     let quota = tower_sluice::Quota::new(50, 10_000 * HOUR);
     let alone =
         tower_sluice::Redis::new("bytes", tower_sluice::algorithm::FixedWindow::new(quota), pool);
@@ -225,7 +223,7 @@ async fn a_caller_whom_a_later_policy_refuses_leaves_a_shared_bucket_in_another_
         ]
         ",
     );
-    let pool = Pool::connect(&server.url()).unwrap().by_hash_slot();
+    let pool = server.pool().by_hash_slot();
     let policies = Policies::builder().redis(pool).decision_timeout(PATIENT).build(&table).unwrap();
     let call = request("GET", "/", &["x-user: alice"]);
     assert!(decide(&policies, &call).await.is_admitted());

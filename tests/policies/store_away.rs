@@ -105,8 +105,7 @@ async fn shares_that_decide_together_let_waiters_move_up() {
 #[tokio::test]
 async fn of_a_full_store_a_share_decides_and_allow_does_not_admit() {
     let server = Server::with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
-    let pool = Pool::connect(&server.url()).unwrap();
-    let policies = Policies::builder().decision_timeout(PATIENT).redis(pool);
+    let policies = Policies::builder().decision_timeout(PATIENT).redis(server.pool());
     let policies = policies.build(&rows(ON_ERROR)).unwrap();
     let call = |path| request("GET", path, &["x-user: a"]);
     for path in ["/deny", "/both", "/allow"] {

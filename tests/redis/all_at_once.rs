@@ -37,8 +37,7 @@ fn keys(charge: &Charge) -> [Charge; 2] {
 // Case 113.
 #[tokio::test]
 async fn one_call_decides_for_both_and_names_who_refuses() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let (user, everybody) = (user(&pool, 3), everybody(&pool, 4));
     let both = AllAtOnce::new((user.clone(), everybody.clone()), keys);
 
@@ -79,7 +78,7 @@ async fn a_crowd_takes_exactly_what_there_is_and_nobody_pays_for_a_refusal() {
     const USERS: usize = 300;
     for clustered in [false, true] {
         let server = Server::start();
-        let mut pool = Pool::connect(&server.url()).unwrap();
+        let mut pool = server.pool();
         if clustered {
             pool = pool.by_hash_slot();
         }
@@ -109,8 +108,7 @@ async fn a_crowd_takes_exactly_what_there_is_and_nobody_pays_for_a_refusal() {
 
 #[tokio::test]
 async fn waits_are_reserved_in_both_or_in_none() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let one = Redis::new("one", TokenBucket::new(Quota::new(1, HOUR / 120)), pool.clone());
     let other = Redis::new("other", FixedWindow::new(Quota::new(2, HOUR)).anchored(), pool.clone());
     let both =
@@ -132,8 +130,7 @@ async fn waits_are_reserved_in_both_or_in_none() {
 
 #[tokio::test]
 async fn keys_that_cannot_be_are_errors() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let same = AllAtOnce::new((user(&pool, 3), user(&pool, 3)), |charge: &Charge| {
         [charge.clone(), charge.clone()]
     });
@@ -191,8 +188,7 @@ async fn the_cost_that_a_member_states_is_the_cost_that_it_takes() {
     let stated: Keys = |charge| [charge.clone(), Charge::new("all").cost(2)];
     let alike: Keys = |charge| [charge.clone().cost(4), Charge::new("all").cost(4)];
 
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let members = |pool: &Pool| (user(pool, 1_000), everybody(pool, 1_000));
     let (user, everybody) = members(&pool);
     let taken = async || {
@@ -267,7 +263,7 @@ async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
     }
     // The keys of two formats.
     let server = Server::with(&[]);
-    let pool = Pool::connect(&server.url()).unwrap();
+    let pool = server.pool();
     let charge = Charge::new("sk_live_4242");
     let one = user(&pool, 3);
     let both = AllAtOnce::new((one.clone(), everybody(&pool, 3)), keys);

@@ -16,8 +16,7 @@ use support::script::*;
 /// Charges and refunds of one key, one after another and all in one call.
 #[tokio::test]
 async fn many_in_one_call_are_answered_as_one_by_one() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let mut dice = fastrand::Rng::with_seed(6);
     for_each_script!(|algorithm| {
         for history in 0..7 * times() {

@@ -42,8 +42,7 @@ fn both<A: InLua>(
 /// horizon, and begins later in the cells of half a day.
 #[tokio::test]
 async fn a_shorter_period_clamps_no_good_state() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let clock = Arc::new(AtomicU64::new(T0));
     let day = per_hours(24);
     let bursty = SmoothBursty::new(day).max_burst(24 * HOUR);
@@ -117,8 +116,7 @@ async fn a_shorter_period_makes_no_caller_of_a_pace_wait_longer() {
 /// The table of `docs/guide/tiers.md`: 4 of 4 a minute, and then 10 a second.
 #[tokio::test]
 async fn a_window_finds_the_units_of_a_longer_period() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let clock = Arc::new(AtomicU64::new(T0));
     let (minute, second) = (Quota::per_minute(4), Quota::per_second(10));
     let algorithms: [(AnyAlgorithm, u64); 5] = [

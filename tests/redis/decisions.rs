@@ -17,17 +17,13 @@ use support::{NOWHERE, Server};
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);
 
-fn pool(server: &Server) -> Pool {
-    Pool::connect(&server.url()).expect("an address")
-}
-
 fn bucket(server: &Server, quota: Quota) -> Redis<TokenBucket> {
-    Redis::new("test", TokenBucket::new(quota), pool(server)).decision_timeout(PATIENT)
+    Redis::new("test", TokenBucket::new(quota), server.pool()).decision_timeout(PATIENT)
 }
 
 fn daily(server: &Server, limit: u64) -> Redis<FixedWindow> {
     let quota = Quota::new(limit, Duration::from_secs(365 * 86_400));
-    Redis::new("test", FixedWindow::new(quota), pool(server)).decision_timeout(PATIENT)
+    Redis::new("test", FixedWindow::new(quota), server.pool()).decision_timeout(PATIENT)
 }
 
 // Case 70.
@@ -140,7 +136,7 @@ async fn bad_charges_never_reach_redis() {
     for charge in bad {
         assert_eq!(limiter.check(&charge).await.unwrap_err().kind(), ErrorKind::Request);
     }
-    let windows = Redis::new("w", FixedWindow::new(Quota::per_second(5)), pool(&server));
+    let windows = Redis::new("w", FixedWindow::new(Quota::per_second(5)), server.pool());
     let burst = Charge::new("key").quota(Quota::per_second(5).burst(9));
     let error = windows.check(&burst).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
@@ -265,7 +261,7 @@ async fn no_timeout_is_too_long() {
 #[tokio::test]
 async fn limiters_share_connections_and_never_state() {
     let server = Server::start();
-    let pool = pool(&server);
+    let pool = server.pool();
     let mut tasks = JoinSet::new();
     for name in ["a", "a:b", "b"] {
         for _ in 0..20 {
@@ -287,7 +283,7 @@ async fn an_estimate_tells_the_wait_and_takes_nothing() {
     let server = Server::start();
     let bucket = TokenBucket::new(Quota::per_hour(5));
     let pair = (bucket, TokenBucket::new(Quota::per_hour(50)));
-    let pool = pool(&server);
+    let pool = server.pool();
     let redis = |name| Redis::new(name, bucket, pool.clone()).decision_timeout(PATIENT);
     let two_quotas = Redis::new("two", pair, pool.clone()).decision_timeout(PATIENT);
     let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];

@@ -49,8 +49,7 @@ async fn taken(pool: &Pool) -> [u64; 3] {
 #[tokio::test]
 async fn one_call_takes_each_members_own_cost() {
     const CROWD: u64 = 200;
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (server, pool) = Server::pooled();
     // In a cluster, too, if the keys lie in one slot.
     let (user, address, login) = three(&pool.clone().by_hash_slot());
     let in_cluster = (user.buckets(1), address.buckets(1), login.buckets(1));
@@ -88,8 +87,7 @@ async fn one_call_takes_each_members_own_cost() {
 
 #[tokio::test]
 async fn what_one_member_refuses_takes_nothing_of_the_others() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let all = AllAtOnce::of_parts(three(&pool));
     let refused = all.check(&parts([3, 10_001, 1])).await.unwrap();
     assert_eq!(refused.outcome(), Outcome::Deny { retry_after: None });
@@ -110,8 +108,7 @@ async fn what_one_member_refuses_takes_nothing_of_the_others() {
 /// A part that takes nothing, beside one that pays, is peeked at: a log would note it otherwise.
 #[tokio::test]
 async fn a_part_that_takes_nothing_leaves_no_trace() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (server, pool) = Server::pooled();
     let all = AllAtOnce::of_parts(three(&pool));
     let mixed =
         [Charge::new(NAMES[0]).cost(2), Charge::new(NAMES[1]), Charge::new(NAMES[2]).peek()];
@@ -124,8 +121,7 @@ async fn a_part_that_takes_nothing_leaves_no_trace() {
 
 #[tokio::test]
 async fn a_wait_is_reserved_in_each_and_given_back_whole() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let scarce = |name: &str, limit| {
         let bucket = TokenBucket::new(Quota::new(limit, HOUR)).horizon(3 * HOUR);
         Redis::new(name, bucket, pool.clone()).decision_timeout(PATIENT)
@@ -165,8 +161,7 @@ fn each(decision: &Decision) -> Vec<(String, Option<u64>, bool)> {
 /// Takes each member's own cost, and at most what its sums can hold, as each alone would.
 #[tokio::test]
 async fn a_penalty_takes_each_members_own_cost() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (server, pool) = Server::pooled();
     let at_once = AllAtOnce::of_parts(three(&pool));
     let in_memory: [Boxed; 3] = [
         Memory::new(NAMES[0], TokenBucket::new(quota(10_000))).boxed(),
@@ -192,8 +187,7 @@ async fn a_penalty_takes_each_members_own_cost() {
 #[tokio::test]
 async fn members_that_no_script_holds_are_still_all_or_nothing() {
     const EIGHT: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let eight = EIGHT.map(|name| {
         Redis::new(name, TokenBucket::new(quota(9)), pool.clone()).decision_timeout(PATIENT)
     });

@@ -22,8 +22,7 @@ fn era<A: InLua>(algorithm: &A) -> i64 {
 // Cases 56 and 89.
 #[tokio::test]
 async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     for_each_script!(|algorithm| {
         let era = era(&algorithm);
         // More than the burst would have to be settled first.
@@ -68,8 +67,7 @@ async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
 #[tokio::test]
 async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
     const SPARE: i64 = 10_000_000;
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let mut left_alone = 0;
     // From both edges of a stretch, under quotas whose steps stay in it, touch its
     // end, or cross many.
@@ -116,8 +114,7 @@ async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
 #[ignore = "waits until ten thousand keys have expired"]
 async fn ten_thousand_keys_expire_and_none_too_soon() {
     const KEYS: usize = 10_000;
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let names: Vec<_> = (0..KEYS).map(|key| format!("k{key}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     // From 1 ms to 4 s of debt, half of it added in place.
@@ -161,8 +158,7 @@ async fn ten_thousand_keys_expire_and_none_too_soon() {
 // Case 55.
 #[tokio::test]
 async fn a_lost_expiry_comes_back_with_the_next_full_write() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     let hour = Quota::new(1, Duration::from_secs(10)).burst(5);
     let hour = TokenBucket::new(hour).horizon(Duration::from_secs(3_600));
     let call = |keys| Call::new(hour, None, keys);
@@ -180,8 +176,7 @@ async fn a_lost_expiry_comes_back_with_the_next_full_write() {
 async fn a_block_cuts_no_life_and_gives_one_without_end_a_year() {
     const YEAR: i64 = 365 * 86_400_000;
     const MOST: i64 = (1 << 51) / 1_000 + 1;
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (_server, mut connection) = Server::connected().await;
     for_each_script!(|algorithm| {
         for now in [None, Some(NOW)] {
             for (last, lasts) in [

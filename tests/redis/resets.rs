@@ -181,8 +181,7 @@ impl Reference {
 /// Redis and memory answer as the reference does, in every small history that has a reset.
 #[tokio::test]
 async fn every_small_history_with_a_reset() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let clock = Clock::default();
     for (number, algorithm) in algorithms().into_iter().enumerate() {
         let stores = both(&pool, &number.to_string(), algorithm, &clock);
@@ -243,8 +242,7 @@ async fn every_small_history_with_a_reset() {
 /// first round, everything happens in one microsecond.
 #[tokio::test]
 async fn a_settlement_of_before_a_reset_does_nothing() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let clock = Clock::default();
     for (name, limiter) in limiters(&pool, &clock) {
         for (round, step) in [0, 1, 1_000_000, 200_000_000].into_iter().enumerate() {
@@ -289,8 +287,7 @@ async fn a_settlement_of_before_a_reset_does_nothing() {
 /// The key is gone when it is reset, since its state was old.
 #[tokio::test]
 async fn the_reset_of_a_key_that_has_expired_counts_too() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (server, pool) = Server::pooled();
     let clock = Clock::new(T0.into());
     let mut connection = server.connection().await;
     for (name, limiter) in limiters(&pool, &clock).into_iter().step_by(2) {
@@ -312,8 +309,7 @@ async fn the_reset_of_a_key_that_has_expired_counts_too() {
 /// reset before the charge.
 #[tokio::test]
 async fn an_expired_key_is_not_a_reset_one() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (server, pool) = Server::pooled();
     let mut connection = server.connection().await;
     let (ten, more) = (TokenBucket::new(Quota::per_hour(10)), Quota::per_hour(20));
     let patient = Duration::from_secs(30);
@@ -360,8 +356,7 @@ async fn an_expired_key_in_memory_is_not_a_reset_one() {
 /// A debt may last for a year beyond the period, and a block does not make it shorter.
 #[tokio::test]
 async fn a_block_or_a_reset_cuts_the_life_of_no_state() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (server, pool) = Server::pooled();
     let mut connection = server.connection().await;
     let year = Duration::from_secs(365 * 86_400);
     let bucket = Redis::new("debt", TokenBucket::new(Quota::new(10, year)), pool);
@@ -383,8 +378,7 @@ async fn a_block_or_a_reset_cuts_the_life_of_no_state() {
 /// The whole minute in which the charges before the reset were counted, and the wait for the next.
 #[tokio::test]
 async fn a_reset_is_remembered_as_long_as_the_units_before_it_could_count() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (server, pool) = Server::pooled();
     let mut connection = server.connection().await;
     let hour = Quota::new(3, 60 * MINUTE);
     let window: AnyAlgorithm = FixedWindow::new(hour).horizon(60 * MINUTE).into();
@@ -420,8 +414,7 @@ async fn a_reset_is_remembered_as_long_as_the_units_before_it_could_count() {
 /// Ten of five, as it was reported: a refund of before the reset gave room to others.
 #[tokio::test]
 async fn no_window_admits_more_than_its_limit_after_a_reset() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let clock = Clock::new(T0.into());
     for (name, limiter) in limiters(&pool, &clock) {
         let mut old = Vec::new();
@@ -449,8 +442,7 @@ async fn no_window_admits_more_than_its_limit_after_a_reset() {
 /// Of several limiters that decide in one call, one is reset.
 #[tokio::test]
 async fn a_member_that_was_reset_settles_nothing() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let quota = Quota::new(100, 60 * MINUTE);
     let patient = Duration::from_secs(30);
     let user = Redis::new("user", FixedWindow::new(quota), pool.clone()).decision_timeout(patient);

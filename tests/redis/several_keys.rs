@@ -50,7 +50,7 @@ fn in_memory() -> ([Boxed; 2], AllInTurn<2, Parts>) {
 
 /// Makes each combination of a limit of a user and one of an address, with its name and members.
 fn fronts(server: &Server) -> [(&'static str, [Boxed; 2], Boxed); 3] {
-    let pool = Pool::connect(&server.url()).unwrap();
+    let pool = server.pool();
     let over = |pool: &Pool| AllAtOnce::of_parts((user(pool), address(pool))).boxed();
     let members = [user(&pool).boxed(), address(&pool).boxed()];
     let (in_memory, in_turn) = in_memory();
@@ -154,8 +154,7 @@ async fn a_part_that_takes_nothing_refuses_all_the_same() {
 
 #[tokio::test]
 async fn a_limiter_of_one_key_refuses_to_choose_one() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (server, pool) = Server::pooled();
     let memory = Memory::new("memory", TokenBucket::new(quota(9)));
     let pair = (TokenBucket::new(quota(9)), FixedWindow::new(quota(9)));
     let redisson = Redisson::new(pool.clone()).default_rate(Rate::overall(9, HOUR));
@@ -195,8 +194,7 @@ async fn a_limiter_of_one_key_refuses_to_choose_one() {
 
 #[tokio::test]
 async fn as_many_parts_as_members_or_an_error() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let (members, in_turn) = in_memory();
     let both = AllAtOnce::of_parts((user(&pool), address(&pool)));
     let absent: [Option<Charge>; 2] = [None, None];
@@ -378,8 +376,7 @@ async fn fields(limiter: Boxed, charge: &Charge) -> Vec<(String, u64)> {
 #[tokio::test]
 async fn fields_name_the_policies_of_the_parts_that_are_charged() {
     type Front<'a> = (&'a str, Boxed, &'a dyn Fn(usize) -> Charge);
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let memory = |index: usize| Memory::new(NAMES[index], TokenBucket::new(quota(LIMITS[index])));
     let nested = AllInTurn::of_parts([memory(1).boxed(), memory(2).boxed()]);
     let nest = |bits: usize| match parts_of(bits).parts() {
@@ -443,8 +440,7 @@ async fn names_follow_a_member_of_several_quotas() {
 #[tokio::test]
 async fn parts_are_asked_in_one_call_whichever_are_exempt() {
     const CROWD: u64 = 200;
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (server, pool) = Server::pooled();
     let all = AllAtOnce::of_parts(three(&pool));
     let mut connection = server.connection().await;
     let (mut found, mut most) = (Vec::new(), [0; 2]);
@@ -484,8 +480,7 @@ async fn parts_are_asked_in_one_call_whichever_are_exempt() {
 // Case 158.
 #[tokio::test]
 async fn a_wait_is_reserved_whichever_part_is_exempt() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let scarce = |name: &str| {
         let quota = Quota::new(1, HOUR);
         Redis::new(name, TokenBucket::new(quota).horizon(2 * HOUR), pool.clone())
@@ -520,8 +515,7 @@ async fn a_wait_is_reserved_whichever_part_is_exempt() {
 // Case 158.
 #[tokio::test]
 async fn two_of_three_parts_are_settled_as_all_are() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let all = AllAtOnce::of_parts(three(&pool));
     let (user, _, login) = three(&pool);
     let taken = async || {
@@ -575,8 +569,7 @@ async fn two_of_three_parts_are_settled_as_all_are() {
 // Case 159.
 #[tokio::test]
 async fn a_quota_that_no_member_is_given_is_an_error() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let cluster = pool.clone().by_hash_slot();
     let own = |charge: &Charge| [Charge::new(charge.key().to_owned()), Charge::new("all")];
     let passed = |charge: &Charge| [charge.clone(), Charge::new("all")];
@@ -629,8 +622,7 @@ fn debug_output_shows_no_part() {
 /// One script has room for eight of any algorithms, or for fewer: then they are asked in turn.
 #[tokio::test]
 async fn eight_of_any_algorithms_decide_with_equal_and_with_different_costs() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let second = Duration::from_secs(1);
     let all: [AnyAlgorithm; 8] = [
         TokenBucket::new(quota(100)).into(),

@@ -13,7 +13,7 @@ use tower_sluice::algorithm::{
 use tower_sluice::limiter::Boxed;
 use tower_sluice::redis::script_texts;
 use tower_sluice::{
-    Charge, Decision, ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Pool, Quota,
+    Charge, Decision, ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Quota,
     RateLimitLayer, Redis,
 };
 
@@ -24,10 +24,6 @@ use support::stats::{calls, script_calls};
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);
-
-fn pool(server: &Server) -> Pool {
-    Pool::connect(&server.url()).expect("an address")
-}
 
 /// As Bucket4j has it: whoever hangs up, the latest first, takes back all that it took.
 #[tokio::test]
@@ -52,7 +48,7 @@ async fn after_fifty_hung_up<A: InLua>(
 ) -> [usize; 3] {
     let now = Arc::new(AtomicU64::new(1_767_225_600));
     let clock = Arc::clone(&now);
-    let limiter = Redis::new(A::NAME, algorithm, pool(server))
+    let limiter = Redis::new(A::NAME, algorithm, server.pool())
         .decision_timeout(PATIENT)
         .clock(move || Duration::from_secs(clock.load(Relaxed)));
     let fill = async || {
@@ -85,13 +81,12 @@ async fn after_fifty_hung_up<A: InLua>(
 // Case 113.
 #[tokio::test]
 async fn several_quotas_take_one_call_and_all_or_nothing() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (server, mut connection) = Server::connected().await;
     let [hour, day] =
         [5, 8].map(|limit| Quota::new(limit, Duration::from_secs(400 * 86_400 / limit)));
     let log = Quota::new(6, Duration::from_secs(3_600));
     let all = (TokenBucket::new(hour), FixedWindow::new(day), SlidingLog::new(log));
-    let limiter = Redis::new("test", all, pool(&server)).decision_timeout(PATIENT);
+    let limiter = Redis::new("test", all, server.pool()).decision_timeout(PATIENT);
 
     // The script travels with the first.
     let _ = limiter.peek("x").await.unwrap();
@@ -176,8 +171,8 @@ async fn assert_same<A: InLua, B: InLua>(
         let now = Arc::clone(&now);
         move || Duration::from_micros(now.load(Relaxed))
     };
-    let one = Redis::new("fixed", fixed, pool(server)).decision_timeout(PATIENT).clock(clock());
-    let other = Redis::new("dynamic", dynamic.clone(), pool(server));
+    let one = Redis::new("fixed", fixed, server.pool()).decision_timeout(PATIENT).clock(clock());
+    let other = Redis::new("dynamic", dynamic.clone(), server.pool());
     let other = other.decision_timeout(PATIENT).clock(clock());
     let memory = Memory::new("dynamic", dynamic).clock(clock());
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
@@ -286,7 +281,7 @@ async fn a_full_budget_says_when_beside_a_pace_of_own_costs() {
     let five = Quota::per_second(5);
     let (budget, bursty) = (Budget::new(five), SmoothBursty::new(five).wait_for_own_cost());
     let memory = Memory::new("memory", (budget, bursty)).boxed();
-    let redis = Redis::new("redis", (budget, bursty), pool(&server));
+    let redis = Redis::new("redis", (budget, bursty), server.pool());
     for limiter in [memory, redis.decision_timeout(PATIENT).boxed()] {
         let patient = Charge::new("key").max_wait(Duration::from_secs(9));
         let mut held = limiter.check(&patient.clone().cost(5)).await.unwrap();
@@ -303,7 +298,7 @@ async fn a_charge_of_the_largest_bursts_takes_and_gives_back_all() {
     let server = Server::start();
     let bucket = TokenBucket::new(Quota::new(9, Duration::from_micros(8)).burst(ALL));
     let memory = Memory::new("memory", (bucket, bucket)).boxed();
-    let redis = Redis::new("redis", (bucket, bucket), pool(&server)).decision_timeout(PATIENT);
+    let redis = Redis::new("redis", (bucket, bucket), server.pool()).decision_timeout(PATIENT);
     for limiter in [memory, redis.boxed()] {
         let mut taken = limiter.check(&Charge::new("key").cost(ALL)).await.unwrap();
         assert_eq!((taken.is_admitted(), taken.remaining()), (true, Some(0)), "{limiter:?}");
@@ -320,7 +315,7 @@ async fn never_fits<A: InLua>(
 ) {
     let algorithm = algorithm.into_algorithm();
     let memory = Memory::new(A::NAME, algorithm.clone()).boxed();
-    let redis = Redis::new(A::NAME, algorithm, pool(server)).decision_timeout(PATIENT).boxed();
+    let redis = Redis::new(A::NAME, algorithm, server.pool()).decision_timeout(PATIENT).boxed();
     for limiter in [memory, redis] {
         let charge = || Charge::new("key").cost(cost);
         let never = Outcome::Deny { retry_after: None };

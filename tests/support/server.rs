@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
+use tower_sluice::Pool;
 
 use super::PATIENCE;
 use super::files::Files;
@@ -67,6 +68,20 @@ impl Server {
     /// [`connection`](Server::connection) logs in, and may do everything.
     pub fn start() -> Self {
         Self::limited_on(free_port, &[])
+    }
+
+    /// The same, with a pool that connects to it.
+    pub fn pooled() -> (Self, Pool) {
+        let server = Self::start();
+        let pool = server.pool();
+        (server, pool)
+    }
+
+    /// The same, with a connection of the test's own.
+    pub async fn connected() -> (Self, MultiplexedConnection) {
+        let server = Self::start();
+        let connection = server.connection().await;
+        (server, connection)
     }
 
     /// The same with further command-line options, on a port that `choose` finds free.
@@ -135,6 +150,11 @@ impl Server {
     /// Its address.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// A pool that connects to it.
+    pub fn pool(&self) -> Pool {
+        Pool::connect(&self.url()).expect("an address")
     }
 
     /// Adds options for the next start.

@@ -82,8 +82,7 @@ impl Visit for Everywhere {
 
 #[tokio::test]
 async fn who_obeys_retry_after_is_admitted_at_the_first_retry() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let mut everywhere = Everywhere { pool, runs: Vec::new() };
     each_algorithm(Quota::per_second(5), &mut everywhere);
     each_algorithm(Quota::new(7, 3 * SECOND), &mut everywhere);

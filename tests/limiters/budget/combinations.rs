@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tower_sluice::algorithm::{Budget, FixedWindow, TokenBucket};
 use tower_sluice::redis::AllAtOnce;
-use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
+use tower_sluice::{Charge, Limiter, LimiterExt, Quota, Redis};
 
 use super::left;
 use support::Server;
@@ -22,9 +22,8 @@ async fn hold_and_settle<L: Limiter>(limiter: &L, charge: Charge, used: u64) -> 
 
 #[tokio::test]
 async fn only_what_is_held_is_settled_when_all_was_used() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
-    let pool = Pool::connect(&server.url()).expect("an address");
+    let (server, mut connection) = Server::connected().await;
+    let pool = server.pool();
     let bucket = Redis::new("a", TokenBucket::new(HOUR), pool.clone()).decision_timeout(LONG);
     let budget = Redis::new("b", Budget::new(HOUR), pool.clone()).decision_timeout(LONG);
     let both = (Budget::new(HOUR), FixedWindow::new(HOUR));
@@ -49,8 +48,7 @@ async fn only_what_is_held_is_settled_when_all_was_used() {
 /// Of members over different keys in one call, each keeps or settles its own.
 #[tokio::test]
 async fn members_at_once_are_settled_each_by_its_own() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).expect("an address");
+    let (_server, pool) = Server::pooled();
     let tokens = Redis::new("tokens", Budget::new(HOUR), pool.clone()).decision_timeout(LONG);
     let all = Redis::new("all", TokenBucket::new(HOUR), pool).decision_timeout(LONG);
     let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_sluice::algorithm::Budget;
-use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
+use tower_sluice::{Charge, Limiter, LimiterExt, Quota, Redis};
 
 use super::process::{Process, Role};
 use support::Server;
@@ -127,9 +127,8 @@ fn most_over(settled: &mut [Settled], quota: Quota) -> i128 {
 }
 
 fn over(server: &Server, role: &Role) -> Redis<Budget> {
-    let pool = Pool::connect(&server.url()).expect("an address");
     let budget = Budget::new(role.quota).max_hold(role.max_hold);
-    Redis::new("tokens", budget, pool).decision_timeout(LONG)
+    Redis::new("tokens", budget, server.pool()).decision_timeout(LONG)
 }
 
 /// So slowly does it refill, and so much is owed before, that every unit can be counted.

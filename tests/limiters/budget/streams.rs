@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tower_sluice::algorithm::{Budget, InLua, IntoAlgorithm, TokenBucket};
 use tower_sluice::limiter::Reservation;
-use tower_sluice::{Charge, Limiter, Memory, Pool, Quota, Redis};
+use tower_sluice::{Charge, Limiter, Memory, Quota, Redis};
 
 use super::left;
 use super::process::{Process, Role};
@@ -29,8 +29,7 @@ async fn after_eight<L: Limiter>(limiter: &L) -> u64 {
 }
 
 fn over<A: InLua>(server: &Server, algorithm: impl IntoAlgorithm<Algorithm = A>) -> Redis<A> {
-    let pool = Pool::connect(&server.url()).expect("an address");
-    Redis::new("tokens", algorithm, pool).decision_timeout(LONG)
+    Redis::new("tokens", algorithm, server.pool()).decision_timeout(LONG)
 }
 
 #[tokio::test]

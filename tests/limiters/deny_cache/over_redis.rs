@@ -2,7 +2,7 @@
 
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::limiter::Origin;
-use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
+use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Outcome, Quota, Redis};
 
 use super::{HOUR, one, refused_from_cache};
 use support::Server;
@@ -14,9 +14,8 @@ const PATIENT: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// A limiter of one unit a day, as a process of its own has it.
 fn daily(server: &Server) -> Redis<FixedWindow> {
-    let pool = Pool::connect(&server.url()).expect("an address");
     let window = FixedWindow::new(Quota::per_day(1)).anchored();
-    Redis::new("daily", window, pool).decision_timeout(PATIENT)
+    Redis::new("daily", window, server.pool()).decision_timeout(PATIENT)
 }
 
 // Case 114.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::limiter::Lease;
-use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
+use tower_sluice::{Charge, Limiter, LimiterExt, Quota, Redis};
 
 use super::check;
 use support::Server;
@@ -15,7 +15,7 @@ use support::stats::script_calls;
 const LIMIT: u64 = 10_000_000;
 
 async fn limiter(server: &Server) -> Redis<FixedWindow> {
-    let pool = Pool::connect(&server.url()).expect("an address");
+    let pool = server.pool();
     eventually("a connection", async || pool.ready().await.is_ok()).await;
     // However busy the machine is.
     Redis::new("api", FixedWindow::new(Quota::per_day(LIMIT)).anchored(), pool)

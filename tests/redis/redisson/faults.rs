@@ -91,8 +91,7 @@ async fn a_grant_whose_caller_has_left_is_refunded() {
 #[tokio::test]
 async fn a_short_break_keeps_no_permits_taken() {
     let mut bench = Bench::of(100_000, 1_000_000).await;
-    let pool = Pool::connect(&bench.server.url()).unwrap();
-    let hasty = Redisson::new(pool).decision_timeout(Duration::from_millis(100));
+    let hasty = Redisson::new(bench.server.pool()).decision_timeout(Duration::from_millis(100));
     assert!(hasty.peek("r").await.is_ok());
     let _: () = bench.ask(&["CLIENT", "PAUSE", "200"]).await;
     let mut asking = tokio::task::JoinSet::new();
@@ -130,8 +129,7 @@ async fn a_release_whose_reply_is_lost_may_be_tried_again() {
 #[tokio::test]
 async fn a_waiter_that_has_left_delays_no_other() {
     let bench = Bench::of(1, 50).await;
-    let pool = Pool::connect(&bench.server.url()).unwrap();
-    let redisson = Redisson::new(pool).decision_timeout(LONG);
+    let redisson = Redisson::new(bench.server.pool()).decision_timeout(LONG);
     let mut waiters = tokio::task::JoinSet::new();
     for number in 0..40 {
         let redisson = redisson.clone();
@@ -317,8 +315,7 @@ async fn a_script_that_was_flushed_is_sent_again_with_its_text() {
 #[tokio::test]
 async fn the_rights_that_are_documented_suffice() {
     let page = include_str!("../../../crates/tower-sluice-redisson/redisson.md");
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (server, mut connection) = Server::connected().await;
     let rights = page.split('`').filter(|text| text.starts_with('+'));
     let mut rules = redis::cmd("ACL");
     rules.arg(&["SETUSER", "app", "reset", "on", ">secret", "-@all", "~r", "~{r}:*"]);

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use redis::cmd;
 use tower_sluice::limiter::AllInTurn;
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota};
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota};
 use tower_sluice_redisson::{PermitLog, Rate, RateType, Redisson};
 
 use support::redisson::Acquired::{Granted, Wait};
@@ -351,9 +351,8 @@ async fn the_configuration_is_read_and_state_reset_whatever_is_stored() {
 #[tokio::test]
 async fn the_servers_clock_decides_unless_the_callers_is_asked_for() {
     let mut bench = Bench::of(10, 1_000).await;
-    let pool = Pool::connect(&bench.server.url()).unwrap();
     let slow = Duration::from_secs(5);
-    let redisson = Redisson::new(pool).decision_timeout(slow);
+    let redisson = Redisson::new(bench.server.pool()).decision_timeout(slow);
     let before: (u64, u64) = bench.ask(&["TIME"]).await;
     let decision = redisson.check(&Charge::new("r")).await.unwrap();
     let after: (u64, u64) = bench.ask(&["TIME"]).await;

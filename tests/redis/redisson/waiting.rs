@@ -7,7 +7,7 @@ use http::{Request, Response, StatusCode};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_sluice::{Charge, Limiter, LimiterExt, Outcome, Pool, RateLimitLayer, Refusal};
+use tower_sluice::{Charge, Limiter, LimiterExt, Outcome, RateLimitLayer, Refusal};
 use tower_sluice_redisson::Redisson;
 
 use support::Server;
@@ -16,8 +16,7 @@ use support::redisson::{Bench, rate};
 const LONG: Duration = Duration::from_secs(600);
 
 fn redisson(server: &Server) -> Redisson {
-    let pool = Pool::connect(&server.url()).expect("an address");
-    Redisson::new(pool).decision_timeout(Duration::from_secs(20))
+    Redisson::new(server.pool()).decision_timeout(Duration::from_secs(20))
 }
 
 async fn calls(bench: &mut Bench) -> u64 {
