@@ -4,7 +4,7 @@
 //! cargo test -p tests --release --test oracle mutants -- --ignored --nocapture
 //! ```
 //!
-//! Mutants of the scripts (`edits.rs`) answer on a server under the name of the true script
+//! Mutants of the scripts (`edits.txt`) answer on a server under the name of the true script
 //! (`swap.rs`), so that the crate is judged as it is (`judges.rs`, with the parts of a trial in
 //! `tests/support/trial`). No mutant is part of the crate. A survivor fails the run. Before any
 //! mutant, every judge must find the true script right.
@@ -18,7 +18,7 @@ mod swap;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use edits::{MUTANTS, Mutant};
+use edits::{Mutant, mutants};
 use judges::Judge;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
@@ -36,15 +36,15 @@ const SECOND: Duration = Duration::from_secs(1);
 #[ignore = "minutes of it: CONTRIBUTING.md"]
 fn every_mutant_of_the_scripts_is_killed() {
     // Every edit finds its place, and makes a script that compiles.
-    let server = Server::with(&[]);
-    for mutant in &MUTANTS {
+    let (server, mutants) = (Server::with(&[]), mutants());
+    for mutant in &mutants {
         load(&server, mutant.algorithm, Some(mutant));
     }
     drop(server);
     std::panic::set_hook(Box::new(|_| {}));
     let begun = Instant::now();
     let mut pairs: BTreeSet<(&str, Judge)> = BTreeSet::new();
-    pairs.extend(MUTANTS.iter().map(|mutant| (mutant.algorithm, mutant.judge)));
+    pairs.extend(mutants.iter().map(|mutant| (mutant.algorithm, mutant.judge)));
     let mut wrong = Vec::new();
     for (algorithm, judge) in pairs {
         if let Some(finding) = finding(algorithm, judge, None) {
@@ -52,7 +52,7 @@ fn every_mutant_of_the_scripts_is_killed() {
         }
     }
     let mut killed = 0;
-    for mutant in &MUTANTS {
+    for mutant in &mutants {
         match finding(mutant.algorithm, mutant.judge, Some(mutant)) {
             Some(finding) => {
                 println!("mutant name={} killed_by={:?}: {finding}", mutant.name, mutant.judge);
@@ -65,7 +65,7 @@ fn every_mutant_of_the_scripts_is_killed() {
         }
     }
     let _ = std::panic::take_hook();
-    println!("{killed} of {} killed, in {:.0} s", MUTANTS.len(), begun.elapsed().as_secs_f64());
+    println!("{killed} of {} killed, in {:.0} s", mutants.len(), begun.elapsed().as_secs_f64());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
