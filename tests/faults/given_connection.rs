@@ -7,7 +7,6 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
 use redis::{Cmd, Pipeline, RedisFuture, Value};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
 use tower_sluice::{Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Pool};
 
 use support::Server;
@@ -72,11 +71,7 @@ async fn a_late_reply_is_read_and_its_units_come_back() {
     let answer = ask(&limiter).await;
     assert!(answer.is_err(), "{answer:?}");
     proxy.set(Fault::None);
-    let begun = Instant::now();
-    while taken(&server).await != before {
-        assert!(begun.elapsed() < LONG, "the unit stays taken");
-        sleep(Duration::from_millis(1)).await;
-    }
+    eventually("the unit of a caller who left", async || taken(&server).await == before).await;
     // Answers are in order afterwards.
     assert_eq!(limiter.check(&one()).await.unwrap().remaining(), Some(MILLION - before - 1));
 }
