@@ -185,15 +185,6 @@ async fn a_grpc_client_reads_which_limit_refuses() {
 }
 
 #[tokio::test]
-async fn a_grpc_client_without_a_key_is_told_so() {
-    let limiter = Scripted::new();
-    let address =
-        grpc(RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key")))).await;
-    let status = check(channel(address).await).await.unwrap_err();
-    assert_eq!(status.code(), Code::InvalidArgument);
-}
-
-#[tokio::test]
 async fn a_wait_beyond_the_callers_timeout_is_refused_at_once() {
     let limiter = Memory::new(
         "grpc",

@@ -243,10 +243,3 @@ fn layer_and_future_are_what_frameworks_need() {
     sent(&call);
     assert!(size_of_val(&call) <= 1_024, "{}", size_of_val(&call));
 }
-
-#[test]
-fn outcomes_are_copied_and_decisions_hand_out_one_reservation() {
-    let mut decision = Decision::new(Outcome::Allow);
-    assert!(decision.take_reservation().is_none());
-    assert_eq!(decision.outcome(), Outcome::Allow);
-}

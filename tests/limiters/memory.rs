@@ -194,19 +194,6 @@ async fn a_key_that_is_kept_busy_stays() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn memory_gives_back_what_nobody_relies_on() {
-    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(3)));
-    let reservation = async || limiter.check(&one()).await.unwrap().take_reservation().unwrap();
-    let [first, second, third] = [reservation().await, reservation().await, reservation().await];
-    assert_eq!(limiter.settle(second, 0).expect("its own").await.unwrap().given_back, 0);
-    assert_eq!(limiter.settle(third, 0).expect("its own").await.unwrap().given_back, 1);
-    assert_eq!(limiter.settle(first, 0).expect("its own").await.unwrap().given_back, 0);
-    assert_eq!(limiter.check(&one().cost(0)).await.unwrap().remaining(), Some(1));
-    let other = Memory::new("other", TokenBucket::new(Quota::per_second(1)));
-    other.settle(reservation().await, 0).expect_err("another limiter's comes back");
-}
-
 // Cases 60 and 81.
 #[tokio::test(start_paused = true)]
 async fn bad_charges_are_errors_and_take_nothing() {
@@ -330,18 +317,6 @@ async fn a_quota_is_judged_by_the_algorithm_that_follows_it() {
         let error = Memory::try_new("day", bucket).map(drop).unwrap_err();
         assert!(error.to_string().contains("burst * p exceeds 2^53"), "{error}");
     }
-}
-
-#[test]
-#[should_panic(expected = "the algorithm cannot follow its quota: a window has no burst")]
-fn a_new_memory_panics_with_the_reason() {
-    let _ = Memory::new("memory", FixedWindow::new(Quota::per_second(5).burst(6)));
-}
-
-#[test]
-#[should_panic(expected = "a limiter needs a name")]
-fn a_limiter_needs_a_name() {
-    let _ = Memory::new("", TokenBucket::new(Quota::per_second(1)));
 }
 
 /// A reset is remembered for ten minutes, also of a key that was never charged.

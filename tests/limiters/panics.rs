@@ -47,8 +47,8 @@ fn panics_show_the_callers_line_and_the_limiters_name() {
     shows(line!(), "a quota of 0", || _ = Quota::per_day(0));
     shows(line!(), "the period is 0", || _ = Quota::new(1, none));
     shows(line!(), "a burst of 0", || _ = five.burst(0));
-    shows(line!(), "limiter `api`: ", || _ = Memory::new("api", odd));
-    shows(line!(), "no burst", || _ = Memory::new("api", odd));
+    let why = "limiter `api`: the algorithm cannot follow its quota: a window has no burst";
+    shows(line!(), why, || _ = Memory::new("api", odd));
     shows(line!(), "needs a name", || _ = Memory::new("", odd));
     shows(line!(), "invalid name of a header", || _ = by_api_key("a b"));
     shows(line!(), "policy", || _ = Description::new().names(["?"]));
@@ -59,7 +59,7 @@ fn panics_show_the_callers_line_and_the_limiters_name() {
         use tower_sluice::{Pool, Redis};
         let pool = |port| Pool::connect(&format!("redis://127.0.0.1:{port}")).expect("an address");
         let one = pool(1);
-        shows(line!(), "limiter `api`: ", || _ = Redis::new("api", odd, one));
+        shows(line!(), why, || _ = Redis::new("api", odd, one));
         let one = pool(1);
         shows(line!(), "needs a name", || _ = Redis::new("", odd, one));
         let [user, all] = [("user", 1), ("all", 2)]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower::{BoxError, Layer, Service, ServiceExt};
-use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{AnyAlgorithm, FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::future::Settlement;
 use tower_sluice::key::Global;
 use tower_sluice::limiter::{AllInTurn, Breaker, Operation, Owner, Reservation, Switch};
@@ -289,33 +289,28 @@ async fn left_after_settling<L: Limiter>(limiter: L) -> [u64; 4] {
     left
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_charge_is_settled_to_less_and_to_more_in_memory() {
-    let quota = Quota::per_day(20);
-    let expected = [20, 17, 12, 7];
-    let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota).anchored());
-    assert_eq!(left_after_settling(Memory::new("bucket", bucket)).await, expected);
-    assert_eq!(left_after_settling(Memory::new("window", window)).await, expected);
-    assert_eq!(left_after_settling(Memory::new("both", (bucket, window))).await, expected);
-    assert_eq!(left_after_settling(Memory::new("log", SlidingLog::new(quota))).await, expected);
-}
-
-#[cfg(feature = "redis")]
 #[tokio::test]
-async fn a_charge_is_settled_to_less_and_to_more_in_redis() {
-    let (_server, pool) = support::Server::pooled();
+async fn a_charge_is_settled_to_less_and_to_more() {
     let quota = Quota::per_day(20);
-    let expected = [20, 17, 12, 7];
     let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota).anchored());
-    let patient = 20 * SECOND;
-    let of_bucket = Redis::new("bucket", bucket, pool.clone()).decision_timeout(patient);
-    assert_eq!(left_after_settling(of_bucket).await, expected);
-    let of_window = Redis::new("window", window, pool.clone()).decision_timeout(patient);
-    assert_eq!(left_after_settling(of_window).await, expected);
-    let of_both = Redis::new("both", (bucket, window), pool.clone()).decision_timeout(patient);
-    assert_eq!(left_after_settling(of_both).await, expected);
-    let of_log = Redis::new("log", SlidingLog::new(quota), pool).decision_timeout(patient);
-    assert_eq!(left_after_settling(of_log).await, expected);
+    let algorithms: [Vec<AnyAlgorithm>; 4] = [
+        vec![bucket.into()],
+        vec![window.into()],
+        vec![bucket.into(), window.into()],
+        vec![SlidingLog::new(quota).into()],
+    ];
+    #[cfg(feature = "redis")]
+    let (_server, pool) = support::Server::pooled();
+    for algorithm in algorithms {
+        let memory = Memory::new("memory", algorithm.clone());
+        assert_eq!(left_after_settling(memory).await, [20, 17, 12, 7], "{algorithm:?}");
+        #[cfg(feature = "redis")]
+        {
+            let redis = Redis::new(format!("{algorithm:?}"), algorithm, pool.clone());
+            let left = left_after_settling(redis.decision_timeout(20 * SECOND)).await;
+            assert_eq!(left, [20, 17, 12, 7]);
+        }
+    }
 }
 
 /// As many are sent as charges were admitted, and a lost one would be units that nobody pays.

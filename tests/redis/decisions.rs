@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{FixedWindow, SlidingCounter, TokenBucket};
 use tower_sluice::limiter::{AllInTurn, Origin};
 use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
@@ -234,13 +234,6 @@ fn no_limiter_is_built_with_a_quota_that_its_algorithm_cannot_follow() {
     let refused = Redis::try_new("test", SlidingCounter::new(day), pool.clone()).unwrap_err();
     assert!(refused.to_string().contains("limit * period"));
     assert!(Redis::try_new("test", TokenBucket::new(day), pool).is_ok());
-}
-
-#[test]
-#[should_panic(expected = "the algorithm cannot follow its quota: the limit exceeds the max_limit")]
-fn a_new_limiter_panics_with_the_reason() {
-    let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
-    let _ = Redis::new("test", SlidingLog::new(Quota::per_second(10_001)), pool);
 }
 
 #[tokio::test]

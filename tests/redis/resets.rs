@@ -411,34 +411,6 @@ async fn a_reset_is_remembered_as_long_as_the_units_before_it_could_count() {
     }
 }
 
-/// Ten of five, as it was reported: a refund of before the reset gave room to others.
-#[tokio::test]
-async fn no_window_admits_more_than_its_limit_after_a_reset() {
-    let (_server, pool) = Server::pooled();
-    let clock = Clock::new(T0.into());
-    for (name, limiter) in limiters(&pool, &clock) {
-        let mut old = Vec::new();
-        for _ in 0..3 {
-            old.push(take(&limiter, "key", 2).await);
-        }
-        limiter.reset("key").await.unwrap();
-        let mut admitted = [0; 2];
-        for round in 0..12 {
-            for (key, admitted) in ["key", "twin"].into_iter().zip(&mut admitted) {
-                let decision = limiter.check(&Charge::new(key)).await.unwrap();
-                *admitted += u64::from(decision.is_admitted());
-            }
-            if round >= 6
-                && let Some(reservation) = old.pop()
-            {
-                settle(&limiter, reservation, 0).await;
-            }
-        }
-        // A pace admits one charge in advance.
-        assert!(admitted[0] == admitted[1] && admitted[0] <= 7, "{name}: {admitted:?}");
-    }
-}
-
 /// Of several limiters that decide in one call, one is reset.
 #[tokio::test]
 async fn a_member_that_was_reset_settles_nothing() {

@@ -10,15 +10,6 @@ use super::*;
 use crate::grpc_call;
 
 #[test]
-fn one_policy() {
-    let headers = annotated(always(HeaderStyle::Draft11), api(Outcome::Allow, 42, 13 * SECOND));
-    assert_eq!(
-        lines(&headers),
-        [r#"ratelimit-policy: "api";q=100;w=60"#, r#"ratelimit: "api";r=42;t=13"#]
-    );
-}
-
-#[test]
 fn of_two_policies_the_one_nearest_exhaustion() {
     let burst = PolicyReport::new("burst", Quota::per_second(10)).with_report(9, SECOND);
     let daily = PolicyReport::new("daily", Quota::per_day(1_000)).with_report(100, 36_000 * SECOND);

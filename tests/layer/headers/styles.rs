@@ -85,19 +85,6 @@ fn a_refusal_shows_the_policy_that_refuses_longest() {
 }
 
 #[test]
-fn an_admitted_request_shows_the_smallest_part_left() {
-    let show = |burst, daily| {
-        let decision = two(Outcome::Allow, (burst, Outcome::Allow), (daily, Outcome::Allow));
-        let headers = annotated(always(HeaderStyle::Draft11), decision);
-        field(&headers, "ratelimit").unwrap().to_owned()
-    };
-    assert_eq!(show(5, 400), r#""daily";r=400;t=36000"#);
-    assert_eq!(show(4, 500), r#""burst";r=4;t=1"#);
-    // Of equal parts the one that is complete last.
-    assert_eq!(show(0, 0), r#""daily";r=0;t=36000"#);
-}
-
-#[test]
 fn the_reset_is_rounded_up_and_left_out_when_nothing_is_taken() {
     let shown = |style, outcome, left, millis| {
         let decision = api(outcome, left, Duration::from_millis(millis));
@@ -144,26 +131,6 @@ fn no_number_exceeds_those_of_a_structured_field() {
             "ratelimit-reset: 0",
         ]
     );
-}
-
-#[test]
-fn what_can_never_fit_has_no_time() {
-    let headers = rejected(DRAFT_11, api(Outcome::Deny { retry_after: None }, 40, 36 * SECOND));
-    let expected = [r#"ratelimit-policy: "api";q=100;w=60"#, r#"ratelimit: "api";r=40"#];
-    assert_eq!(lines(&headers), expected);
-}
-
-#[test]
-fn a_window_of_parts_of_a_second_is_left_out() {
-    let policy = |quota| {
-        let decision = Decision::new(Outcome::Allow).with_limiter("x".into(), quota);
-        let headers = annotated(always(HeaderStyle::Draft11), decision.with_report(1, SECOND));
-        field(&headers, "ratelimit-policy").unwrap().to_owned()
-    };
-    assert_eq!(policy(Quota::new(5, SECOND * 3 / 2)), r#""x";q=5"#);
-    assert_eq!(policy(Quota::new(5, SECOND / 2)), r#""x";q=5"#);
-    // A bucket of 10 that gains 3 in a second is full after 3.3.
-    assert_eq!(policy(Quota::per_second(3).burst(10)), r#""x";q=10;w=4"#);
 }
 
 // Case 86.

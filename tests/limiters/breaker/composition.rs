@@ -4,7 +4,7 @@ use tokio::time::advance;
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::limiter::{AllInTurn, Operation, Origin};
 use tower_sluice::testing::Scripted;
-use tower_sluice::{Memory, Quota, Refusal};
+use tower_sluice::{Memory, Quota};
 
 use super::*;
 
@@ -172,12 +172,4 @@ async fn a_member_in_turn_has_a_breaker_of_its_own() {
     let begun = tokio::time::Instant::now();
     let _ = limiter.check(&one()).await.unwrap();
     assert_eq!(begun.elapsed(), Duration::ZERO);
-}
-
-#[tokio::test(start_paused = true)]
-async fn workers_see_its_error_as_undecided() {
-    let (_, limiter, _) = opened(Breaker::new()).await;
-    let refusal = limiter.acquire("well").await.unwrap_err();
-    assert!(matches!(refusal, Refusal::Undecided(error)
-        if error.kind() == ErrorKind::Infrastructure));
 }
