@@ -1,12 +1,11 @@
 //! The servers of an address: a pool never uses servers of another kind than its address says.
 
 use std::future::ready;
-use std::net::SocketAddr;
 
-use tower_sluice::{Charge, ErrorKind, Limiter, Pool};
+use super::*;
 
 use support::faults::*;
-use support::{Server, in_a_process_with_files};
+use support::in_a_process_with_files;
 
 // Case 41.
 #[tokio::test]

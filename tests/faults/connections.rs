@@ -2,21 +2,13 @@
 //! and by which runtime.
 
 use std::future::ready;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{ErrorKind, Limiter, Pool, Quota, Redis};
+
+use super::*;
 
 use support::faults::*;
-use support::proxy::Proxy;
-use support::{NOWHERE, Server, stats};
 
 // Case 141.
 #[tokio::test]

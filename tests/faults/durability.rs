@@ -1,17 +1,8 @@
 //! The cost of a server that loses state, in units: the figures of `SECURITY.md`.
 
-use std::time::Duration;
+use super::*;
 
-use redis::aio::MultiplexedConnection;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{Charge, ErrorKind, Limiter, Quota, Redis};
-
-use support::Server;
 use support::faults::*;
-use support::proxy::{Fault, Proxy};
-use support::stats::calls;
 
 const LIMIT: u64 = 10;
 const YEAR: Duration = Duration::from_secs(365 * 86_400);

@@ -1,16 +1,12 @@
 //! The replies of Redis: errors have their kinds however they are worded, none repeats a key or a
 //! password, and an odd reply never admits.
 
-use std::time::Duration;
-
 use redis::Cmd;
-use redis::aio::MultiplexedConnection;
-use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Pool};
 use tower_sluice_redisson::{Rate, Redisson};
 
-use support::cluster::Cluster;
+use super::*;
+
 use support::faults::*;
-use support::{NOWHERE, Server};
 
 /// The answer to one charge, by a server that replies to every script with `reply`.
 async fn answered(reply: &[u8]) -> Result<Decision, Error> {

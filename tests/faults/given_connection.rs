@@ -1,17 +1,12 @@
 //! A connection that the application made: what it decides, and what its trouble looks like.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
-
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
 use redis::{Cmd, Pipeline, RedisFuture, Value};
-use tokio::task::JoinSet;
-use tower_sluice::{Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Pool};
+use tower_sluice::FailOpen;
 
-use support::Server;
+use super::*;
+
 use support::faults::*;
-use support::proxy::{Fault, Proxy};
 use support::stats::script_calls;
 
 #[tokio::test]

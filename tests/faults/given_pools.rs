@@ -1,17 +1,13 @@
 //! Pools that an application brings: which ones will do, and when their connections are left.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::AtomicU16;
 
 use bb8_redis::{RedisConnectionManager, bb8};
 use redis::RedisError;
-use redis::aio::MultiplexedConnection;
-use tokio::time::{Instant, sleep};
-use tower_sluice::{ErrorKind, Limiter, Pool};
+
+use super::*;
 
 use support::faults::*;
-use support::{NOWHERE, Server};
 
 #[tokio::test]
 async fn any_bb8_pool_of_cheap_clones_will_do() {

@@ -2,18 +2,13 @@
 //! suites run with them: see `support::Server`.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use redis::Value;
-use redis::aio::MultiplexedConnection;
-use tower_sluice::algorithm::SlidingLog;
-use tower_sluice::{Charge, Limiter, LimiterExt, Quota, Redis};
 
+use super::*;
+
+use support::documented_rights;
 use support::faults::{LONG, one, yearly};
-use support::stats::calls;
-use support::{Server, documented_rights};
 
 /// Redis lets every user ask these, so that one can log in and leave.
 const FOR_EVERYBODY: [&str; 4] = ["auth", "hello", "quit", "reset"];

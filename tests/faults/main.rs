@@ -23,3 +23,22 @@ mod sentinel;
 mod servers;
 #[cfg(feature = "rustls")]
 mod tls;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
+
+use support::cluster::Cluster;
+use support::proxy::{Fault, Proxy};
+use support::sentinel::{SERVICE, Sentinel};
+use support::stats::calls;
+use support::{NOWHERE, Server, fake, stats};

@@ -1,17 +1,13 @@
 //! `Pool::ready` finds a server that does not decide, before a charge does. The clock of the caller
 //! takes the place of one that scripts may not read.
 
-use std::time::Duration;
-
 use redis::cmd;
-use tower_sluice::algorithm::{SlidingLog, TokenBucket};
 use tower_sluice::redis::AllAtOnce;
-use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
 #[cfg(feature = "redisson")]
 use tower_sluice_redisson::{Rate, Redisson};
 
-use support::Server;
-use support::cluster::Cluster;
+use super::*;
+
 use support::faults::*;
 
 /// The error of `ready`, but for one of a machine that is too busy.

@@ -1,23 +1,13 @@
 //! Redis answers, but does not decide: the kind of each error, and what happens to the charge.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
-
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep};
-use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::limiter::Origin;
-use tower_sluice::{
-    Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
-};
+use tower_sluice::{FailOpen, Memory, Outcome};
+
+use super::*;
 
 use support::faults::*;
-use support::proxy::{Fault, Proxy};
-use support::sentinel::{SERVICE, Sentinel};
-use support::stats::calls;
-use support::{NOWHERE, Server};
 
 // Case 21.
 #[tokio::test]

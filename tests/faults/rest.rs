@@ -4,17 +4,16 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
-use tower_sluice::{ErrorKind, Limiter, Pool};
+use tokio::runtime::Runtime;
+
+use super::*;
 
 use support::faults::*;
 use support::files::Files;
 use support::process::signal;
-use support::{ADMIN, Server, in_a_process_with_files};
+use support::{ADMIN, in_a_process_with_files};
 
 const ROUNDS: usize = 40;
 

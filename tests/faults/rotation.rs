@@ -1,14 +1,8 @@
 //! A password that changes while a pool is used.
 
-use std::time::Duration;
+use super::*;
 
-use redis::aio::MultiplexedConnection;
-use tower_sluice::{ErrorKind, Pool};
-
-use support::Server;
-use support::cluster::Cluster;
 use support::faults::*;
-use support::sentinel::{SERVICE, Sentinel};
 
 /// A rotated password is in use by then.
 const AT_ONCE: Duration = Duration::from_secs(1);

@@ -5,24 +5,16 @@ use std::pin::Pin;
 use std::sync::mpsc;
 use std::task::Poll;
 use std::thread;
-use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::runtime::{Handle, Runtime};
 use tower::{BoxError, Layer, ServiceExt, service_fn};
-use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::limiter::{AllInTurn, Breaker, Operation};
 use tower_sluice::respond::Raise;
-use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota,
-    RateLimitLayer, Refusal,
-};
+use tower_sluice::{Memory, Outcome, RateLimitLayer, Refusal};
 
-use support::cluster::Cluster;
+use super::*;
+
 use support::faults::*;
-use support::proxy::{Fault, Proxy};
-use support::{NOWHERE, Server, fake};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")

@@ -6,19 +6,14 @@
 //! deciding is in `replies`.
 
 use std::future::ready;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use tokio::runtime::Handle;
-use tokio::task::{JoinSet, yield_now};
-use tokio::time::{Instant, sleep};
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota};
+use tokio::task::yield_now;
+
+use super::*;
 
 use support::faults::*;
-use support::proxy::{Fault, Proxy};
-use support::{NOWHERE, Server};
 
 // Case 1.
 #[tokio::test]

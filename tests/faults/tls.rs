@@ -1,17 +1,12 @@
 //! TLS: who is trusted, and how everyone else is refused: with an error of kind configuration, a
 //! few times a second, and never without TLS.
 
-use std::time::Duration;
+use super::*;
 
 use support::faults::*;
-use support::proxy::Proxy;
-use support::stats::calls;
+use support::in_its_own_process;
 use support::tls::{Authority, TlsServer, install_crypto_provider};
-use support::{Server, in_its_own_process};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
 use tower_sluice::redis::PoolBuilder;
-use tower_sluice::{ErrorKind, Limiter, Pool};
 
 async fn assert_well(pool: Pool) {
     until_well(&over(pool)).await;

@@ -1,20 +1,8 @@
 //! A key that is blocked is refused until then, in memory and in Redis alike, and loses nothing.
 
-use std::future::{Ready, ready};
-use std::time::Duration;
+use tower_sluice::future::BoxedFuture;
 
-use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
-use tower_sluice::future::{BoxedFuture, Settlement};
-use tower_sluice::limiter::{
-    AllInTurn, Breaker, Description, Operation, Origin, Reservation, Switch, SwitchMode,
-};
-use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
-    Refusal,
-};
-
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(3_600);
+use super::*;
 
 fn refused_for(wait: Duration) -> Outcome {
     Outcome::Deny { retry_after: Some(wait) }

@@ -13,7 +13,7 @@ mod storm;
 #[cfg(feature = "redis")]
 mod streams;
 
-use tower_sluice::{Limiter, LimiterExt};
+use super::*;
 
 /// The units that are free of a key.
 async fn left<L: Limiter>(limiter: &L, key: &'static str) -> u64 {

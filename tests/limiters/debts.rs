@@ -1,19 +1,11 @@
 //! What is used beyond a charge is owed in full: a debt has a bound of its own, and the horizon
 //! bounds waits alone. In memory, and over Redis by a clock of the test.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
-
-use tower_sluice::algorithm::{
-    Algorithm, AnyAlgorithm, Budget, FixedWindow, InLua, IntoAlgorithm, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
-};
-use tower_sluice::limiter::{AllInTurn, Boxed};
+use tower_sluice::Pool;
+use tower_sluice::algorithm::InLua;
 use tower_sluice::redis::AllAtOnce;
-use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
 
-use support::Server;
+use super::*;
 
 const START: u64 = 1_767_225_600_000_000;
 const SECOND: u64 = 1_000_000;

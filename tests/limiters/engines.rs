@@ -1,9 +1,5 @@
 //! Engines of other crates: several limits of one store, chosen when a request comes.
 
-use std::future::ready;
-
-use tower_sluice::algorithm::{AnyAlgorithm, TokenBucket};
-use tower_sluice::limiter::{Owner, Reservation};
 use tower_sluice::store::{Decided, Part, Rules, Together, decide, settle};
 
 use super::*;

@@ -1,21 +1,44 @@
 //! The promises of limiters around limiters, and of the one in memory; time is paused.
 
-use std::future::{pending, ready};
+use std::future::{Ready, pending, ready};
 use std::mem;
+use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, advance, sleep};
 use tokio_test::{assert_pending, task};
-use tower::{Layer, Service};
-use tower_sluice::algorithm::{SmoothBursty, TokenBucket};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
+use tower_sluice::algorithm::{
+    Algorithm, AnyAlgorithm, Budget, FixedWindow, IntoAlgorithm, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
+};
+use tower_sluice::future::Settlement;
 use tower_sluice::key::Keyed;
-use tower_sluice::limiter::{AllInTurn, Boxed, Operation, Origin};
+use tower_sluice::limiter::{
+    AllInTurn, Boxed, Breaker, Description, Lease, Operation, Origin, Owner, Reservation, Switch,
+    SwitchMode,
+};
+use tower_sluice::respond::{Answer, Raise};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
-    RateLimitLayer, Refusal, by_head,
+    RateLimitLayer, Refusal, Settle, by_head,
 };
+
+use support::dice::Dice;
+
+#[cfg(feature = "redis")]
+use support::Server;
+#[cfg(feature = "redis")]
+use support::faults::{LONG, eventually};
+#[cfg(feature = "redis")]
+use support::stats::script_calls;
+#[cfg(feature = "redis")]
+use tower_sluice::Redis;
 
 mod acquire;
 mod block;
@@ -37,6 +60,7 @@ mod switch;
 mod waiters;
 
 const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 const KINDS: [ErrorKind; 6] = [
     ErrorKind::Infrastructure,

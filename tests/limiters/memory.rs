@@ -1,21 +1,9 @@
 //! The limiter in this process: its clock, its bounds, and what it gives back.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
-use tokio::time::advance;
-use tokio_test::{assert_ready, task};
-use tower_sluice::algorithm::{
-    Algorithm, AnyAlgorithm, Budget, FixedWindow, IntoAlgorithm, QuotaError, SlidingCounter,
-    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
-};
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota};
+use tokio_test::assert_ready;
+use tower_sluice::algorithm::QuotaError;
 
-const SECOND: Duration = Duration::from_secs(1);
-
-fn one() -> Charge {
-    Charge::new("key")
-}
+use super::*;
 
 // Case 144.
 #[tokio::test(start_paused = true)]

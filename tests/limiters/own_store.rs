@@ -4,18 +4,8 @@
 //! settlement changes it.
 
 use std::collections::HashMap;
-use std::future::{Ready, ready};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use tower::{Layer, ServiceExt, service_fn};
-use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::future::Settlement;
-use tower_sluice::limiter::{Owner, Reservation};
-use tower_sluice::respond::{Answer, Raise};
-use tower_sluice::{
-    Charge, Decision, Error, FailOpen, Limiter, LimiterExt, Memory, Quota, RateLimitLayer, Settle,
-};
+use super::*;
 
 const LIMIT: u64 = 10;
 

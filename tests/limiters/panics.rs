@@ -2,11 +2,10 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
-use std::time::Duration;
 
-use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::limiter::Description;
-use tower_sluice::{Memory, Quota, by_api_key};
+use tower_sluice::by_api_key;
+
+use super::*;
 
 thread_local! {
     /// The line of this file that the last panic of this thread showed.

@@ -1,8 +1,6 @@
 //! The report of a decision about every policy that took part.
 
-use tokio::time::advance;
-use tower_sluice::algorithm::{FixedWindow, SlidingLog};
-use tower_sluice::limiter::{Description, PolicyReport, QuotaUnit};
+use tower_sluice::limiter::{PolicyReport, QuotaUnit};
 
 use super::*;
 

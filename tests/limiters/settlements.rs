@@ -1,32 +1,16 @@
 //! The settlements of a layer once a request is answered, with time paused where no Redis is asked.
 
-use std::future::{Ready, ready};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
-
-use tower::{BoxError, Layer, Service, ServiceExt};
-use tower_sluice::algorithm::{AnyAlgorithm, FixedWindow, SlidingLog, TokenBucket};
-use tower_sluice::future::Settlement;
 use tower_sluice::key::Global;
-use tower_sluice::limiter::{AllInTurn, Breaker, Operation, Owner, Reservation, Switch};
-use tower_sluice::respond::{Answer, Raise, Respond};
-use tower_sluice::testing::Scripted;
-use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
-    RateLimitLayer, Refusal, Settle,
-};
+use tower_sluice::respond::Respond;
 
 #[cfg(feature = "redis")]
 use tower_sluice::Redis;
 #[cfg(feature = "redis")]
 use tower_sluice::redis::AllAtOnce;
 
+use super::*;
+
 use support::strict::Strict;
-
-const SECOND: Duration = Duration::from_secs(1);
-
-const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The answer of the inner service.
 type Text<'a> = Answer<'a, &'static str, BoxError>;

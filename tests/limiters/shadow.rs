@@ -1,24 +1,8 @@
 //! A shadow: it decides as its inner limiter does, and refuses nobody.
 
-use std::time::Duration;
-
 use http::{Request, Response};
-use tokio::time::{Instant, advance};
-use tower::{Layer, ServiceExt, service_fn};
-use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
-use tower_sluice::limiter::{AllInTurn, Boxed, Origin};
-use tower_sluice::testing::Scripted;
-use tower_sluice::{
-    Charge, Decision, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota, RateLimitLayer,
-    by_head,
-};
 
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(3_600);
-
-fn one() -> Charge {
-    Charge::new("key")
-}
+use super::*;
 
 /// Returns the result that would have counted outside of the shadow.
 fn verdict(decision: &Decision) -> Result<Outcome, ErrorKind> {

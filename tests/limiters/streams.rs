@@ -3,10 +3,9 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
+use super::*;
 use axum::body::Body;
 use axum::extract::Extension;
 use axum::response::sse::{Event, Sse};
@@ -18,6 +17,7 @@ use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+
 use support::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,16 +28,9 @@ use tonic::transport::Channel;
 use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
-use tower::{BoxError, Layer, ServiceExt, service_fn};
-use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::key::{ByHead, Head};
-use tower_sluice::limiter::{Switch, SwitchMode};
-use tower_sluice::respond::{Answer, CountedBody, InHandler, SettleHandle, Unsettled, count_bytes};
-use tower_sluice::testing::Scripted;
-use tower_sluice::{
-    Charge, ErrorKind, Exempt, FailOpen, HttpResponder, Limiter, LimiterExt, Memory, Quota,
-    RateLimitLayer, Settle, by_head,
-};
+use tower_sluice::respond::{CountedBody, InHandler, SettleHandle, Unsettled, count_bytes};
+use tower_sluice::{Exempt, HttpResponder};
 
 /// The most that a request may use, of 10,000 an hour.
 const MOST: u64 = 1_000;

@@ -1,20 +1,6 @@
 //! A switch: it turns limiters off, into a shadow, and on again.
 
-use std::time::Duration;
-
-use tokio::time::{Instant, advance};
-use tokio_test::{assert_pending, task};
-use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::limiter::{Operation, Origin, Switch, SwitchMode};
-use tower_sluice::testing::Scripted;
-use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Quota};
-
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(3_600);
-
-fn one() -> Charge {
-    Charge::new("key")
-}
+use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn off_admits_takes_nothing_and_says_so() {

@@ -1,17 +1,11 @@
 //! The callers that wait for a slot, and the slots of those that leave.
 
-use std::time::Duration;
-
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
-use tower::{BoxError, Layer, ServiceExt};
-use tower_sluice::algorithm::{SlidingLog, TokenBucket};
+use tokio::time::timeout;
 use tower_sluice::key::Global;
-use tower_sluice::limiter::Boxed;
-use tower_sluice::respond::Raise;
-use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota, RateLimitLayer};
 
-use super::SECOND;
+use super::*;
+
 use support::served::{MILLISECOND, PATIENCE, bucket, charge, served};
 
 /// Ten slots a minute.

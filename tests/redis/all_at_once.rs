@@ -1,24 +1,10 @@
 //! Limiters over different keys: per user and for everybody, all or nothing.
 
 use std::fmt::Debug;
-use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::task::JoinSet;
-use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
-use tower_sluice::limiter::{AllInTurn, Origin};
-use tower_sluice::redis::AllAtOnce;
-use tower_sluice::{
-    Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
-};
-use tower_sluice_redisson::{Rate, Redisson};
+use tower_sluice::FailOpen;
 
-use support::Server;
-use support::faults::eventually;
-use support::proxy::{Fault, Proxy};
-
-const PATIENT: Duration = Duration::from_secs(20);
-const HOUR: Duration = Duration::from_secs(3_600);
+use super::*;
 
 fn user(pool: &Pool, limit: u64) -> Redis<TokenBucket> {
     let quota = Quota::new(limit, 300 * HOUR);

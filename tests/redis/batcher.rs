@@ -2,22 +2,11 @@
 //! waits for another.
 
 use std::pin::Pin;
-use std::time::Duration;
 
-use tokio::task::JoinSet;
-use tokio::time::Instant;
-use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::redis::AllAtOnce;
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
+use super::*;
 
-use support::Server;
 use support::cluster::Cluster;
-use support::faults::{cut, run};
-use support::proxy::{Fault, Proxy};
-use support::stats::calls;
-
-/// Long enough for the slowest machine: no test here is about speed.
-const PATIENT: Duration = Duration::from_secs(20);
+use support::faults::cut;
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 

@@ -1,15 +1,7 @@
 //! One by one or all in one call: each charge is answered with the state that those before it left.
 
-use std::time::Duration;
+use super::*;
 
-use redis::aio::MultiplexedConnection;
-use tower_sluice::Quota;
-use tower_sluice::algorithm::{
-    FixedWindow, InLua, IntoAlgorithm, SlidingCounter, SlidingLog, TokenBucket,
-};
-
-use support::Server;
-use support::dice::times;
 use support::for_each_script;
 use support::script::*;
 

@@ -1,19 +1,9 @@
 //! A key whose quota changes from charge to charge, as in a rolling deploy: in Redis and in memory.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use tower_sluice::algorithm::Quotas;
 
-use tower_sluice::algorithm::{
-    AnyAlgorithm, Budget, FixedWindow, InLua, IntoAlgorithm, Quotas, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
-};
-use tower_sluice::limiter::Boxed;
-use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Pool, Quota, Redis};
+use super::*;
 
-use support::Server;
-
-const HOUR: Duration = Duration::from_secs(3_600);
 /// The begin of a day.
 const T0: u64 = 1_767_225_600_000_000;
 

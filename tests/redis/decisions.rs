@@ -1,21 +1,11 @@
 //! The promises of the limiter in Redis, on real servers.
 
-use std::sync::Arc;
-use std::time::Duration;
+use tokio::time::sleep;
 
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-use tower_sluice::algorithm::{FixedWindow, SlidingCounter, TokenBucket};
-use tower_sluice::limiter::{AllInTurn, Origin};
-use tower_sluice::redis::AllAtOnce;
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
+use super::*;
 
-use support::faults::{D, LONG, SLACK, eventually, in_time, run, trouble};
-use support::stats::script_calls;
-use support::{NOWHERE, Server};
-
-/// Long enough for the slowest machine: no test here is about speed.
-const PATIENT: Duration = Duration::from_secs(20);
+use support::NOWHERE;
+use support::faults::{D, LONG, SLACK, in_time, trouble};
 
 fn bucket(server: &Server, quota: Quota) -> Redis<TokenBucket> {
     Redis::new("test", TokenBucket::new(quota), server.pool()).decision_timeout(PATIENT)

@@ -1,19 +1,7 @@
 //! Members of `AllAtOnce` that have different costs are asked in one call all the same.
 
-use std::time::Duration;
+use super::*;
 
-use tokio::task::JoinSet;
-use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
-use tower_sluice::limiter::{AllInTurn, Boxed};
-use tower_sluice::redis::AllAtOnce;
-use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
-
-use support::Server;
-use support::faults::eventually;
-use support::stats::script_calls;
-
-const PATIENT: Duration = Duration::from_secs(20);
-const HOUR: Duration = Duration::from_secs(3_600);
 const NAMES: [&str; 3] = ["user", "address", "login"];
 
 fn quota(limit: u64) -> Quota {

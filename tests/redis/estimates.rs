@@ -1,10 +1,9 @@
 //! An estimate says what a check would answer, and takes nothing.
 
-use tower_sluice::Quota;
-use tower_sluice::algorithm::{Check, InLua, Verdict};
+use super::*;
 
 use support::algorithms::{Visit, each_algorithm};
-use support::dice::{Dice, step};
+use support::dice::step;
 
 const START: i64 = 1_767_225_600_000_000;
 

@@ -2,16 +2,14 @@
 //! and not for ever.
 
 use std::fmt::Display;
-use std::time::Duration;
 
-use redis::{Value, cmd};
-use tower_sluice::Quota;
-use tower_sluice::algorithm::{InLua, TokenBucket};
+use redis::Value;
 
+use super::*;
+
+use support::expires;
 use support::for_each_script;
 use support::script::{Call, Entry, Form, NOW, SLIDING_LOG, ask};
-use support::stats::calls;
-use support::{Server, expires};
 
 /// Returns the length of a budget's era, in µs; 0 where nothing is held.
 fn era<A: InLua>(algorithm: &A) -> i64 {

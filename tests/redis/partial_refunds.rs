@@ -1,16 +1,10 @@
 //! Parts of a charge are given back alike by a script and by its Rust twin.
 
-use std::time::Duration;
+use tower_sluice::algorithm::{Mark, Refund, Report};
 
-use redis::aio::MultiplexedConnection;
-use tower_sluice::Quota;
-use tower_sluice::algorithm::{
-    Budget, Check, FixedWindow, InLua, IntoAlgorithm, Mark, Refund, Report, SlidingCounter,
-    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
-};
+use super::*;
 
-use support::Server;
-use support::dice::{Dice, step, times};
+use support::dice::step;
 use support::script::{self, Call, Form};
 
 const SECOND: Duration = Duration::from_secs(1);

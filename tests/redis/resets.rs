@@ -1,19 +1,10 @@
 //! A settlement of a charge from before a reset does nothing, in Redis and in memory. Every small
 //! history that has a reset is compared with a reference: steps, and this rule.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use tower_sluice::algorithm::{Algorithm, Mark, Refund};
+use tower_sluice::limiter::Reservation;
 
-use tower_sluice::algorithm::{
-    Algorithm, AnyAlgorithm, Budget, Check, FixedWindow, InLua, IntoAlgorithm, Mark, Refund,
-    SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
-};
-use tower_sluice::limiter::{Boxed, Reservation};
-use tower_sluice::redis::AllAtOnce;
-use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
-
-use support::Server;
+use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Well into a minute, a cell and an hour.

@@ -1,32 +1,15 @@
 //! One charge of several keys: each member of a combination gets its part, and nothing else does.
 
-use std::time::Duration;
-
 use http::{Request, Response};
-use tokio::task::JoinSet;
-use tower::{BoxError, Layer, ServiceExt, service_fn};
-use tower_sluice::algorithm::{
-    AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
-};
+use tower::BoxError;
 use tower_sluice::key::{Global, IntoCharge};
-use tower_sluice::limiter::{
-    AllInTurn, Boxed, Breaker, Description, Operation, Origin, Parts, Switch,
-};
-use tower_sluice::redis::AllAtOnce;
+use tower_sluice::limiter::{Breaker, Description, Operation, Parts, Switch};
 use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use tower_sluice::testing::Scripted;
-use tower_sluice::{
-    Charge, ErrorKind, Exempt, FailOpen, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Pool,
-    Quota, RateLimitLayer, Redis, by_head,
-};
-use tower_sluice_redisson::{Rate, Redisson};
+use tower_sluice::{Exempt, FailOpen, HttpResponder, by_head};
 
-use support::Server;
-use support::stats::script_calls;
+use super::*;
 
-const PATIENT: Duration = Duration::from_secs(20);
-const HOUR: Duration = Duration::from_secs(3_600);
 const ADDRESS: &str = "192.0.2.1";
 
 fn quota(limit: u64) -> Quota {

@@ -1,29 +1,10 @@
 //! Several quotas of one key on a real server: one call, all or nothing.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
-
-use redis::aio::MultiplexedConnection;
-use tower::{BoxError, Layer, ServiceExt, service_fn};
-use tower_sluice::algorithm::{
-    AnyAlgorithm, Budget, FixedWindow, InLua, IntoAlgorithm, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
-};
-use tower_sluice::limiter::Boxed;
+use tower::BoxError;
+use tower_sluice::HttpResponder;
 use tower_sluice::redis::script_texts;
-use tower_sluice::{
-    Charge, Decision, ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Quota,
-    RateLimitLayer, Redis,
-};
 
-use support::Server;
-use support::dice::Dice;
-use support::faults::run;
-use support::stats::{calls, script_calls};
-
-/// Long enough for the slowest machine: no test here is about speed.
-const PATIENT: Duration = Duration::from_secs(20);
+use super::*;
 
 /// As Bucket4j has it: whoever hangs up, the latest first, takes back all that it took.
 #[tokio::test]

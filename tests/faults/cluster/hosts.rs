@@ -2,10 +2,9 @@
 
 use std::future::ready;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, TcpListener};
 
-use redis::aio::MultiplexedConnection;
-use support::{Server, free_port, program};
+use support::{free_port, program};
 
 use super::*;
 

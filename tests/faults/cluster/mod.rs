@@ -12,20 +12,16 @@ mod several;
 
 use std::collections::HashSet;
 use std::slice::from_ref;
-use std::time::Duration;
 
 use redis::cmd;
-use tokio::runtime::Builder;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
-use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tokio::time::timeout;
 use tower_sluice::redis::AllAtOnce;
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
 
-use support::cluster::{Cluster, SLOTS, keys_in, slot_of};
+use crate::*;
+
+use support::cluster::{SLOTS, keys_in, slot_of};
 use support::faults::{LONG, MILLION, eventually, kind, over, run, trouble};
 use support::stats::script_calls;
-use support::{NOWHERE, stats};
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 

@@ -1,8 +1,5 @@
 //! Members whose keys are in different slots: they are asked in turn, and all or nothing holds.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use support::dice::Dice;
 use tower_sluice::algorithm::{AnyAlgorithm, InLua};
 

@@ -7,19 +7,13 @@ mod watching;
 mod with_tls;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::{Decision, Error, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
+use crate::*;
 
 use support::faults::*;
-use support::proxy::{Fault, Proxy};
-use support::sentinel::{Replicated, SERVICE, Sentinel, url};
-use support::{NOWHERE, Server, fake, stats};
+use support::sentinel::{Replicated, url};
 
 /// Returns what an error of `ready` says, which must be of kind configuration.
 async fn refused(pool: Pool) -> String {

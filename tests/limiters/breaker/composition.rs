@@ -1,11 +1,5 @@
 //! A breaker among the other limiters.
 
-use tokio::time::advance;
-use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::limiter::{AllInTurn, Operation, Origin};
-use tower_sluice::testing::Scripted;
-use tower_sluice::{Memory, Quota};
-
 use super::*;
 
 /// A store of ten decisions that fail.

@@ -1,10 +1,5 @@
 //! The failures that open a breaker, those that do not, and the treatment of its own error.
 
-use tokio::time::{Instant, advance};
-use tokio_test::{assert_pending, task};
-use tower_sluice::FailOpen;
-use tower_sluice::limiter::Origin;
-
 use super::*;
 
 #[tokio::test(start_paused = true)]

@@ -6,22 +6,12 @@ mod failures;
 mod over_redis;
 mod probes;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use tower_sluice::limiter::{BreakerState, WithBreaker};
 
-use tokio::time::sleep;
-use tower_sluice::limiter::{Boxed, Breaker, BreakerState, WithBreaker};
-use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Outcome};
+use crate::*;
 
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(3_600);
 /// The longest pause before a probe.
 const PAUSE: Duration = Duration::from_millis(200);
-
-fn one() -> Charge {
-    Charge::new("key")
-}
 
 fn error(kind: ErrorKind) -> Error {
     Error::new(kind, "as the charge says")

@@ -2,14 +2,8 @@
 
 use std::sync::atomic::AtomicBool;
 
-use tokio::task::JoinSet;
-use tokio::time::Instant;
-use tower_sluice::FailOpen;
-use tower_sluice::limiter::Origin;
-
 use super::*;
-use support::Server;
-use support::faults::{D, LONG, SLACK, until_decided, yearly};
+use support::faults::{D, SLACK, until_decided, yearly};
 
 /// The time that each decision took, by whether Redis made it.
 #[derive(Default)]

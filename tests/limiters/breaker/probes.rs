@@ -1,10 +1,5 @@
 //! The probes of an open breaker: they find out that its limiter is well again.
 
-use tokio::task::JoinSet;
-use tokio::time::{Instant, advance};
-use tokio_test::{assert_pending, task};
-use tower_sluice::FailOpen;
-
 use super::*;
 
 #[tokio::test(start_paused = true)]

@@ -1,16 +1,11 @@
 //! Budgets beside other limits over Redis: each part is settled by its own, and who holds nothing
 //! costs no call.
 
-use std::time::Duration;
-
-use tower_sluice::algorithm::{Budget, FixedWindow, TokenBucket};
 use tower_sluice::redis::AllAtOnce;
-use tower_sluice::{Charge, Limiter, LimiterExt, Quota, Redis};
 
 use super::left;
-use support::Server;
-use support::faults::LONG;
-use support::stats::script_calls;
+
+use crate::*;
 
 const HOUR: Quota = Quota::per_hour(100);
 

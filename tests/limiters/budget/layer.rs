@@ -1,25 +1,12 @@
 //! A layer settles each request that was answered.
 
-use std::future::ready;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use tokio::time::advance;
-use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
-use tower_sluice::algorithm::{Budget, FixedWindow};
-use tower_sluice::future::{BoxedFuture, Settlement};
-use tower_sluice::limiter::{AllInTurn, Operation, Reservation};
-use tower_sluice::respond::{Answer, Raise, Respond};
-use tower_sluice::testing::Scripted;
-use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota, RateLimitLayer,
-    Refusal, Settle,
-};
+use tower_sluice::future::BoxedFuture;
+use tower_sluice::respond::Respond;
 
 use super::left;
-use support::strict::Strict;
+use crate::*;
 
-const SECOND: Duration = Duration::from_secs(1);
+use support::strict::Strict;
 
 /// Five per second, all of which a request may use.
 fn budget() -> Memory<Budget> {

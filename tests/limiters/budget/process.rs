@@ -2,13 +2,12 @@
 
 use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
-use tower_sluice::algorithm::Budget;
-use tower_sluice::{Pool, Quota, Redis};
+use tower_sluice::Pool;
 
 use super::{storm, streams};
-use support::faults::LONG;
+
+use crate::*;
 
 /// The work of a process.
 pub(crate) struct Role {

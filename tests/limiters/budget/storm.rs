@@ -5,16 +5,10 @@
 //! killed process held, which comes back in time.
 
 use std::thread;
-use std::time::Duration;
-
-use tokio::task::JoinSet;
-use tokio::time::Instant;
-use tower_sluice::algorithm::Budget;
-use tower_sluice::{Charge, Limiter, LimiterExt, Quota, Redis};
 
 use super::process::{Process, Role};
-use support::Server;
-use support::faults::{LONG, eventually};
+
+use crate::*;
 
 const PROCESSES: usize = 4;
 const TASKS: u64 = 16;

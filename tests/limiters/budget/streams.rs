@@ -1,16 +1,12 @@
 //! Eight streams of a language model's answers share 10,000 units. Each is charged an estimate of
 //! 1,000 and uses 100. So 9,200 are left.
 
-use std::time::Duration;
-
-use tower_sluice::algorithm::{Budget, InLua, IntoAlgorithm, TokenBucket};
-use tower_sluice::limiter::Reservation;
-use tower_sluice::{Charge, Limiter, Memory, Quota, Redis};
+use tower_sluice::algorithm::InLua;
 
 use super::left;
 use super::process::{Process, Role};
-use support::Server;
-use support::faults::LONG;
+
+use crate::*;
 
 const TOKENS: Quota = Quota::per_day(10_000);
 

@@ -2,17 +2,9 @@
 
 use std::convert::Infallible;
 
-use tokio::time::{Instant, advance};
-use tokio_test::{assert_ready, task};
-use tower::{Layer, ServiceExt, service_fn};
-use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::limiter::{AllInTurn, Origin};
-use tower_sluice::testing::Scripted;
-use tower_sluice::{
-    Charge, ErrorKind, Limiter, LimiterExt, Memory, Quota, RateLimitLayer, Settle, by_head,
-};
+use tokio_test::assert_ready;
 
-use super::{HOUR, SECOND, one, refused_from_cache, slow};
+use super::*;
 
 fn refuses(_: &Charge) -> std::future::Ready<Result<tower_sluice::Decision, tower_sluice::Error>> {
     let retry_after = Some(HOUR);

@@ -1,21 +1,11 @@
 //! The refusals that are forgotten before their time, also while another is on its way. Time is
 //! paused.
 
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::Semaphore;
-use tokio::time::advance;
-use tokio_test::{assert_pending, task};
-use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::future::Settlement;
-use tower_sluice::limiter::{AllInTurn, Operation, Origin, Owner, Reservation};
-use tower_sluice::testing::Scripted;
-use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
 
-use super::{HOUR, SECOND, one, refused_from_cache, slow};
+use super::*;
 
 const MILLI: Duration = Duration::from_millis(1);
 

@@ -1,17 +1,11 @@
 //! Random histories: every decision is that of the limiter without a cache. Time is paused.
 
-use std::time::Duration;
-
-use tokio::time::{Instant, advance};
-use tower_sluice::algorithm::{
-    Algorithm, Budget, FixedWindow, IntoAlgorithm, Quotas, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
-};
-use tower_sluice::limiter::{Origin, Reservation};
-use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Quota};
+use tower_sluice::algorithm::Quotas;
 
 use super::SECOND;
-use support::dice::{Dice, step, times};
+use crate::*;
+
+use support::dice::{step, times};
 
 const START: Duration = Duration::from_secs(1_767_225_600);
 const KEYS: [&str; 3] = ["a", "b", "c"];

@@ -7,18 +7,7 @@ mod histories;
 mod over_redis;
 mod repeats;
 
-use std::time::Duration;
-
-use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::limiter::Origin;
-use tower_sluice::{Charge, Limiter, Memory, Quota};
-
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(3_600);
-
-fn one() -> Charge {
-    Charge::new("key")
-}
+use crate::*;
 
 /// A bucket of one unit a second.
 fn slow() -> Memory<TokenBucket> {

@@ -1,13 +1,6 @@
 //! The calls that the cache saves a real server, and what it sees of other processes.
 
-use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::limiter::Origin;
-use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Outcome, Quota, Redis};
-
-use super::{HOUR, one, refused_from_cache};
-use support::Server;
-use support::faults::eventually;
-use support::stats::script_calls;
+use super::*;
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: std::time::Duration = std::time::Duration::from_secs(20);

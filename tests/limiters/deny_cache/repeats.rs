@@ -1,13 +1,6 @@
 //! The refusals that are repeated, for how long, and for which charges. Time is paused.
 
-use std::time::Duration;
-
-use tokio::time::advance;
-use tower_sluice::limiter::{AllInTurn, Origin};
-use tower_sluice::testing::Scripted;
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Quota};
-
-use super::{HOUR, SECOND, one, slow};
+use super::*;
 
 /// Returns how often the inner limiter was asked.
 fn asked(scripted: &Scripted) -> usize {

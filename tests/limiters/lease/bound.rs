@@ -2,17 +2,8 @@
 //! the instants of the leases the inner limiter keeps its bound. So a window of length `T` holds at
 //! most what the inner limiter admits in a window of length `T + validity`.
 
-use std::time::Duration;
+use crate::*;
 
-use tokio::time::{Instant, advance, sleep};
-use tower_sluice::algorithm::{
-    Algorithm, FixedWindow, IntoAlgorithm, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    TokenBucket,
-};
-use tower_sluice::limiter::Lease;
-use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota};
-
-use support::dice::Dice;
 use support::trial::model::{
     Anchored, Both, Bucket, Bursty, Cells, Counter, Grant, Log, Model, Window,
 };

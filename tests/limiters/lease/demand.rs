@@ -1,14 +1,8 @@
 //! The units of a lease: as many as the key is worth, and no more.
 
-use std::future::ready;
-use std::time::Duration;
-
-use tokio::time::{advance, sleep};
-use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Quota};
-
 use super::recorder::Recorder;
-use super::{SECOND, check, leased, taken};
+
+use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn cold_keys_cost_what_they_cost_without_a_lease() {

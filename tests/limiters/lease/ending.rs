@@ -1,16 +1,10 @@
 //! The end of a lease: what is unspent goes back.
 
-use std::time::Duration;
-
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
-use tokio::time::{advance, sleep};
 use tokio_test::task::Spawn;
-use tokio_test::{assert_pending, task};
-use tower_sluice::limiter::{Lease, Operation};
-use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Quota};
 
-use super::{Inner, Leased, SECOND, VALIDITY, check, leased, taken, warm_up};
+use super::*;
 
 const LIMIT: u64 = 1_000_000;
 

@@ -9,14 +9,9 @@ mod recorder;
 mod settling;
 mod waiting;
 
-use std::time::Duration;
-
 use recorder::Recorder;
-use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::limiter::Lease;
-use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Quota};
 
-const SECOND: Duration = Duration::from_secs(1);
+use crate::*;
 
 /// The time for which leased units may be spent unless set otherwise.
 const VALIDITY: Duration = Duration::from_millis(100);

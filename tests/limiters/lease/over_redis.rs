@@ -1,16 +1,8 @@
 //! Leases over a real server: how many calls it sees, and what it holds in the end.
 
-use std::time::Duration;
-
-use tokio::task::JoinSet;
-use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::limiter::Lease;
-use tower_sluice::{Charge, Limiter, LimiterExt, Quota, Redis};
-
 use super::check;
-use support::Server;
-use support::faults::eventually;
-use support::stats::script_calls;
+
+use crate::*;
 
 const LIMIT: u64 = 10_000_000;
 

@@ -1,15 +1,10 @@
 //! A limiter around a limiter: it records what it is asked, and answers when the test lets it.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
-use tower_sluice::future::Settlement;
-use tower_sluice::limiter::{Operation, Reservation};
-use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter};
+
+use crate::*;
 
 /// More checks than a test makes.
 const OPEN: usize = 1 << 32;

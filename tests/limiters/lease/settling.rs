@@ -1,10 +1,6 @@
 //! The final cost of an admission.
 
-use tokio::time::sleep;
-use tower_sluice::limiter::Reservation;
-use tower_sluice::{Charge, Limiter, LimiterExt};
-
-use super::{Inner, SECOND, VALIDITY, check, leased, taken, warm_up};
+use super::*;
 
 const LIMIT: u64 = 1_000_000;
 

@@ -1,17 +1,11 @@
 //! Callers that wait for a refill are answered, whatever becomes of the refill.
 
-use std::time::Duration;
-
 use tokio::runtime::Builder;
-use tokio::task::{JoinSet, yield_now};
-use tokio::time::sleep;
-use tokio_test::{assert_pending, task};
-use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
+use tokio::task::yield_now;
 
 use super::recorder::Recorder;
-use super::{SECOND, VALIDITY, check, leased, taken, warm_up};
-use support::dice::Dice;
+
+use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn many_tasks_share_a_refill() {

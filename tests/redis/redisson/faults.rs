@@ -1,20 +1,13 @@
 //! Redisson's limiter when the network, the server or what is stored misbehaves.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use tokio::time::Instant;
-use tower_sluice::{Charge, Decision, ErrorKind, Limiter, LimiterExt, Outcome, Pool};
-use tower_sluice_redisson::Redisson;
+use crate::*;
 
+use support::NOWHERE;
 use support::fake;
 use support::faults::{LONG, others};
 use support::key_proxy::{KeyProxy, Kind};
-use support::proxy::{Fault, Proxy};
-use support::redisson::Acquired::Granted;
-use support::redisson::{BASE, Bench, message, rate};
-use support::{NOWHERE, Server};
 
 /// The limiters of a bench, through a proxy.
 async fn proxied(bench: &Bench) -> (Proxy, Redisson) {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use tower_sluice::algorithm::Verdict;
+use crate::*;
 
 /// The number of members that are read at once, and the most members that one step reads or
 /// removes.

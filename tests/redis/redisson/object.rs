@@ -1,15 +1,11 @@
 //! The rest of Redisson's object: configuration, release, life time, clients, clocks, and
 //! Memory in its place.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use redis::cmd;
-use tower_sluice::limiter::AllInTurn;
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota};
-use tower_sluice_redisson::{PermitLog, Rate, RateType, Redisson};
+use tower_sluice_redisson::{PermitLog, RateType};
 
-use support::redisson::Acquired::{Granted, Wait};
-use support::redisson::{BASE, Bench, client, message, rate};
+use crate::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,13 +1,9 @@
 //! The keys of Redisson's limiter in Redis, and how long they last: what no scenario of the
 //! format's description asks.
 
-use std::time::Duration;
+use crate::*;
 
-use tower_sluice::{Charge, Limiter};
-use tower_sluice_redisson::Rate;
-
-use support::redisson::Acquired::{Exceeds, Granted, Wait};
-use support::redisson::{Bench, client, rate};
+use support::redisson::Acquired::Exceeds;
 
 #[tokio::test]
 async fn many_members_and_a_release_of_java_admit_no_more_than_java_would() {

@@ -4,14 +4,9 @@
 //! Where Java does something here, its keys are written as its scripts leave them;
 //! `interop/redisson` runs it for real.
 
-use std::time::Duration;
+use crate::*;
 
-use redis::cmd;
-use tower_sluice::{Charge, ErrorKind, Limiter};
-use tower_sluice_redisson::Rate;
-
-use support::redisson::Acquired::{Exceeds, Granted, Wait};
-use support::redisson::{BASE, Bench, client, message, rate};
+use support::redisson::Acquired::Exceeds;
 
 // Scenarios, numbered as where the format is described.
 

@@ -3,12 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, cmd};
-use tower_sluice::algorithm::Verdict;
+use redis::Cmd;
 
-use support::Server;
-use support::dice::times;
+use crate::*;
+
 use support::script::NOW;
 
 use super::model::{Report, Rule, State};

@@ -1,17 +1,12 @@
 //! Callers that wait for Redisson's limiter ask again, but only when permits may be free.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use tokio::task::JoinSet;
-use tokio::time::Instant;
-use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_sluice::{Charge, Limiter, LimiterExt, Outcome, RateLimitLayer, Refusal};
-use tower_sluice_redisson::Redisson;
+use tower::Service;
+use tower_sluice::Refusal;
 
-use support::Server;
-use support::redisson::{Bench, rate};
+use crate::*;
 
 const LONG: Duration = Duration::from_secs(600);
 
