@@ -40,91 +40,71 @@ fn honest_traces_pass() {
     }
 }
 
-#[test]
-fn one_unit_over_is_found() {
-    let found = planted(|row| {
-        let denied = row.event == Event::Denied && row.cost > 0;
-        if denied {
-            (row.event, row.wait) = (Event::Allowed, 0);
-        }
-        denied
-    });
-    assert!(found.iter().all(|findings| findings.over > 0));
+/// Changes a row if it can have the mistake, and returns true if so.
+type Mistake = fn(&mut Row) -> bool;
+
+/// Gives a row another event and another wait if so.
+fn becomes(event: Event, wait: i64, if_so: bool, row: &mut Row) -> bool {
+    if if_so {
+        (row.event, row.wait) = (event, wait);
+    }
+    if_so
+}
+
+fn is_denied(row: &Row) -> bool {
+    row.event == Event::Denied && row.cost > 0
 }
 
 #[test]
-fn wait_one_microsecond_short_is_found() {
-    let found = planted(|row| {
-        let short = row.wait > 1;
-        row.wait -= i64::from(short);
-        short
-    });
-    assert!(found.iter().all(|findings| findings.over > 0));
+fn too_much_is_found_over() {
+    let mistakes: [(&str, Mistake); 4] = [
+        ("a unit over", |row| becomes(Event::Allowed, 0, is_denied(row), row)),
+        ("a wait one microsecond short", |row| {
+            let is_long = row.wait > 1;
+            row.wait -= i64::from(is_long);
+            is_long
+        }),
+        ("a reservation beyond patience", |row| {
+            becomes(Event::Waited, row.wait, is_denied(row), row)
+        }),
+        ("units that came back from nowhere", |row| {
+            let none = row.event == Event::Refunded && row.units == 0;
+            row.units += u32::from(none);
+            none
+        }),
+    ];
+    for (name, mistake) in mistakes {
+        assert!(planted(mistake).iter().all(|findings| findings.over > 0), "{name}");
+    }
 }
 
 #[test]
-fn wait_one_microsecond_long_is_found() {
-    let found = planted(|row| {
-        row.wait += i64::from(row.wait > 0);
-        row.wait > 0
-    });
-    assert!(found.iter().all(|findings| findings.unjustified > 0));
+fn too_little_is_found_unjustified() {
+    let mistakes: [(&str, Mistake); 4] = [
+        ("a wait one microsecond long", |row| {
+            row.wait += i64::from(row.wait > 0);
+            row.wait > 0
+        }),
+        ("a refusal without a reason", |row| {
+            let is_admitted = matches!(row.event, Event::Allowed | Event::Waited) && row.cost > 0;
+            becomes(Event::Denied, row.wait.max(1), is_admitted, row)
+        }),
+        ("a refusal for ever of what fits later", |row| {
+            becomes(Event::Never, 0, row.event == Event::Denied, row)
+        }),
+        ("units that were kept", |row| {
+            let some = row.event == Event::Refunded && row.units > 1;
+            row.units -= u32::from(some);
+            some
+        }),
+    ];
+    for (name, mistake) in mistakes {
+        assert!(planted(mistake).iter().all(|findings| findings.unjustified > 0), "{name}");
+    }
 }
 
 #[test]
-fn refusal_without_a_reason_is_found() {
-    let found = planted(|row| {
-        let admitted = matches!(row.event, Event::Allowed | Event::Waited) && row.cost > 0;
-        if admitted {
-            (row.event, row.wait) = (Event::Denied, row.wait.max(1));
-        }
-        admitted
-    });
-    assert!(found.iter().all(|findings| findings.unjustified > 0));
-}
-
-#[test]
-fn refusal_for_ever_of_what_fits_later_is_found() {
-    let found = planted(|row| {
-        let denied = row.event == Event::Denied;
-        if denied {
-            (row.event, row.wait) = (Event::Never, 0);
-        }
-        denied
-    });
-    assert!(found.iter().all(|findings| findings.unjustified > 0));
-}
-
-#[test]
-fn reservation_beyond_patience_is_found() {
-    let found = planted(|row| {
-        let denied = row.event == Event::Denied && row.cost > 0;
-        if denied {
-            row.event = Event::Waited;
-        }
-        denied
-    });
-    assert!(found.iter().all(|findings| findings.over > 0));
-}
-
-#[test]
-fn units_that_came_back_from_nowhere_or_were_kept_are_found() {
-    let more = planted(|row| {
-        let none = row.event == Event::Refunded && row.units == 0;
-        row.units += u32::from(none);
-        none
-    });
-    assert!(more.iter().all(|findings| findings.over > 0));
-    let kept = planted(|row| {
-        let some = row.event == Event::Refunded && row.units > 1;
-        row.units -= u32::from(some);
-        some
-    });
-    assert!(kept.iter().all(|findings| findings.unjustified > 0));
-}
-
-#[test]
-fn wrong_report_and_strange_clock_are_found() {
+fn a_wrong_report_and_a_strange_clock_are_faults() {
     let mistakes: [fn(&mut Row); 4] = [
         |row| row.remaining += 1,
         |row| row.reset -= 1,

@@ -138,15 +138,6 @@ impl Server {
         panic!("no redis-server came up on any of 20 free ports");
     }
 
-    /// A server that obeys `DEBUG`: 6.2 does, later ones are started with an option that 6.2 lacks.
-    pub fn with_debug() -> Self {
-        let version = Command::new(program()).arg("--version").output().expect("a version").stdout;
-        match String::from_utf8_lossy(&version).contains(" v=6.") {
-            true => Self::start(),
-            false => Self::with(&["--enable-debug-command", "yes"]),
-        }
-    }
-
     /// Its address.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)

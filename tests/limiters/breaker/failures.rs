@@ -43,8 +43,7 @@ async fn its_error_is_treated_as_the_one_that_opened_it() {
 /// Load can make a store slow. So it may not fail open.
 #[tokio::test(start_paused = true)]
 async fn slow_calls_open_it_and_fail_open_does_not_admit() {
-    let breaker = Breaker::new().slow_after(SECOND);
-    let limiter = Store::default().limiter().breaker(breaker.clone());
+    let (limiter, breaker) = closed(Breaker::new().slow_after(SECOND));
     for _ in 0..5 {
         assert_eq!(breaker.state(), BreakerState::Closed);
         assert!(ask(&limiter, "takes ms 1500").await.unwrap().is_admitted());
@@ -84,8 +83,7 @@ async fn slow_calls_delay_few_callers() {
 
 #[tokio::test(start_paused = true)]
 async fn fast_calls_and_those_of_a_busy_process_are_not_slow() {
-    let breaker = Breaker::new().slow_after(SECOND);
-    let limiter = Store::default().limiter().breaker(breaker.clone());
+    let (limiter, breaker) = closed(Breaker::new().slow_after(SECOND));
     for _ in 0..20 {
         let _ = ask(&limiter, "takes ms 990").await.unwrap();
     }
@@ -112,8 +110,7 @@ async fn a_limiter_that_hangs_is_slow() {
 
 #[tokio::test(start_paused = true)]
 async fn callers_that_leave_a_slow_call_count() {
-    let breaker = Breaker::new().slow_after(SECOND);
-    let limiter = Store::default().limiter().breaker(breaker.clone());
+    let (limiter, breaker) = closed(Breaker::new().slow_after(SECOND));
     for _ in 0..20 {
         let left = tokio::time::timeout(SECOND / 2, ask(&limiter, "hangs")).await;
         assert!(left.is_err());
@@ -129,8 +126,7 @@ async fn callers_that_leave_a_slow_call_count() {
 /// One of three nodes of a cluster is away: the others are still asked.
 #[tokio::test(start_paused = true)]
 async fn a_third_of_the_calls_does_not_open_it() {
-    let breaker = Breaker::new();
-    let limiter = Store::default().limiter().breaker(breaker.clone());
+    let (limiter, breaker) = closed(Breaker::new());
     for call in 0..1_000 {
         let _ = ask(&limiter, if call % 3 == 0 { "away" } else { "well" }).await;
         advance(Duration::from_millis(7)).await;
@@ -141,8 +137,7 @@ async fn a_third_of_the_calls_does_not_open_it() {
 /// Part of a cluster is away, and an attacker chooses keys there: that opens no gate for others.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_answers_some_calls_is_not_away() {
-    let breaker = Breaker::new();
-    let limiter = Store::default().limiter().breaker(breaker.clone());
+    let (limiter, breaker) = closed(Breaker::new());
     let _ = ask(&limiter, "well").await.unwrap();
     let mut refused = 0;
     for _ in 0..2_000 {
@@ -178,8 +173,7 @@ async fn after_an_answer_it_takes_a_window_of_silence() {
 /// A store that falls silent after many good calls is left once those are out of the window.
 #[tokio::test(start_paused = true)]
 async fn good_calls_count_for_a_window() {
-    let breaker = Breaker::new();
-    let limiter = Store::default().limiter().breaker(breaker.clone());
+    let (limiter, breaker) = closed(Breaker::new());
     for _ in 0..10_000 {
         let _ = ask(&limiter, "well").await.unwrap();
     }
@@ -195,8 +189,7 @@ async fn good_calls_count_for_a_window() {
 /// Also when the answers that outweighed the failures are out of the window.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_says_nothing_does_not_open_it() {
-    let breaker = Breaker::new();
-    let limiter = Store::default().limiter().breaker(breaker.clone());
+    let (limiter, breaker) = closed(Breaker::new());
     for _ in 0..6 {
         let _ = ask(&limiter, "well").await.unwrap();
     }
@@ -215,8 +208,7 @@ async fn a_call_that_says_nothing_does_not_open_it() {
 
 #[tokio::test(start_paused = true)]
 async fn where_calls_are_rare_failures_in_a_row_open_it() {
-    let breaker = Breaker::new();
-    let limiter = Store::default().limiter().breaker(breaker.clone());
+    let (limiter, breaker) = closed(Breaker::new());
     for key in ["away", "away", "away", "away", "well", "away", "away", "away", "away"] {
         let _ = ask(&limiter, key).await;
         advance(HOUR).await;

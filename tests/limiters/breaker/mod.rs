@@ -58,6 +58,11 @@ async fn ask(limiter: &impl Limiter, key: &'static str) -> Result<Decision, Erro
     limiter.check(&Charge::from_static(key)).await
 }
 
+/// A limiter with this breaker, which is closed.
+fn closed(breaker: Breaker) -> (WithBreaker<Boxed>, Breaker) {
+    (Store::default().limiter().breaker(breaker.clone()), breaker)
+}
+
 /// A limiter whose breaker has just opened, with its store.
 async fn opened(breaker: Breaker) -> (Store, WithBreaker<Boxed>, Breaker) {
     let store = Store::default();

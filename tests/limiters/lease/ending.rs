@@ -9,111 +9,101 @@ use super::*;
 const LIMIT: u64 = 1_000_000;
 
 /// A lease of 100 units of which `spent` are spent: 100 are taken in all, besides those before.
-macro_rules! with_a_lease {
-    ($spent:expr => |$limiter:ident, $inner:ident, $memory:ident, $before:ident| $block:block) => {
-        let ($limiter, $inner, $memory) = leased(LIMIT);
-        let $before = warm_up(&$limiter, &$inner, "hot").await;
-        for _ in 0..$spent {
-            assert!(check(&$limiter, "hot").await.is_admitted());
-        }
-        assert_eq!(($inner.costs(), $inner.settled()), (vec![100], vec![]));
-        $block
-    };
+async fn with_a_lease(spent: u64) -> Leased {
+    let (limiter, inner, memory) = hot(LIMIT).await;
+    for _ in 0..spent {
+        assert!(check(&limiter, "hot").await.is_admitted());
+    }
+    assert_eq!((inner.costs(), inner.settled()), (vec![100], vec![]));
+    (limiter, inner, memory)
 }
 
-/// A lease whose first refill is on its way until `inner` opens, the units taken before, and the
-/// caller who waits for it.
-async fn refilling() -> (Leased, u64, Spawn<<Lease<Inner> as Limiter>::Future>) {
-    let (limiter, inner, memory) = leased(LIMIT);
-    let before = warm_up(&limiter, &inner, "hot").await;
+/// A lease whose first refill is on its way until `inner` opens, and the caller who waits for it.
+async fn refilling() -> (Leased, Spawn<<Lease<Inner> as Limiter>::Future>) {
+    let (limiter, inner, memory) = hot(LIMIT).await;
     inner.close();
     let mut waiter = task::spawn(limiter.check(&Charge::new("hot")));
     assert_pending!(waiter.poll());
     yield_now().await;
-    ((limiter, inner, memory), before, waiter)
+    ((limiter, inner, memory), waiter)
 }
 
 #[tokio::test(start_paused = true)]
 async fn units_are_not_spent_after_their_time() {
-    with_a_lease!(1 => |limiter, inner, memory, before| {
-        for _ in 0..4 {
-            advance(VALIDITY / 5).await;
-            let _ = check(&limiter, "hot").await;
-        }
-        advance(VALIDITY / 5 - Duration::from_micros(1)).await;
+    let (limiter, inner, memory) = with_a_lease(1).await;
+    for _ in 0..4 {
+        advance(VALIDITY / 5).await;
         let _ = check(&limiter, "hot").await;
-        assert_eq!(inner.costs(), [100]);
-        advance(Duration::from_micros(1)).await;
-        let _ = check(&limiter, "hot").await;
-        assert_eq!(inner.costs().len(), 2);
-        sleep(SECOND).await;
-        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 7);
-    });
+    }
+    advance(VALIDITY / 5 - Duration::from_micros(1)).await;
+    let _ = check(&limiter, "hot").await;
+    assert_eq!(inner.costs(), [100]);
+    advance(Duration::from_micros(1)).await;
+    let _ = check(&limiter, "hot").await;
+    assert_eq!(inner.costs().len(), 2);
+    sleep(SECOND).await;
+    assert_eq!(taken(&memory, LIMIT, "hot").await, WARM + 7);
 }
 
 #[tokio::test(start_paused = true)]
 async fn idle_keys_get_their_units_back_and_leave_nothing() {
-    with_a_lease!(7 => |limiter, inner, memory, before| {
-        sleep(VALIDITY + VALIDITY / 2).await;
-        assert_eq!(inner.settled(), [(100, 7)]);
-        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 7);
-        sleep(SECOND).await;
-        // No task is left for keys that nobody asks for.
-        assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
-        assert_eq!(inner.settled().len(), 1);
-        drop(limiter);
-    });
+    let (limiter, inner, memory) = with_a_lease(7).await;
+    sleep(VALIDITY + VALIDITY / 2).await;
+    assert_eq!(inner.settled(), [(100, 7)]);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, WARM + 7);
+    sleep(SECOND).await;
+    // No task is left for keys that nobody asks for.
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+    assert_eq!(inner.settled().len(), 1);
+    drop(limiter);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_clone_returns_all_units_and_ends_all_tasks() {
-    with_a_lease!(7 => |limiter, inner, memory, before| {
-        let clone = limiter.clone();
-        drop(limiter);
-        assert_eq!(inner.settled(), []);
-        drop(clone);
-        assert_eq!(inner.settled(), [(100, 7)]);
-        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 7);
-        yield_now().await;
-        assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
-    });
+    let (limiter, inner, memory) = with_a_lease(7).await;
+    let clone = limiter.clone();
+    drop(limiter);
+    assert_eq!(inner.settled(), []);
+    drop(clone);
+    assert_eq!(inner.settled(), [(100, 7)]);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, WARM + 7);
+    yield_now().await;
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
 }
 
 /// A refill that comes when the limiter has gone.
 #[tokio::test(start_paused = true)]
 async fn a_late_refill_is_returned() {
-    let ((limiter, inner, memory), before, waiter) = refilling().await;
+    let ((limiter, inner, memory), waiter) = refilling().await;
     drop((waiter, limiter));
     inner.open();
     sleep(SECOND).await;
     assert_eq!(inner.settled(), [(100, 0)]);
-    assert_eq!(taken(&memory, LIMIT, "hot").await, before);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, WARM);
 }
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_returns_all_units() {
-    with_a_lease!(7 => |limiter, inner, memory, before| {
-        limiter.end_leases();
-        assert_eq!(inner.settled(), [(100, 7)]);
-        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 7);
-    });
+    let (limiter, inner, memory) = with_a_lease(7).await;
+    limiter.end_leases();
+    assert_eq!(inner.settled(), [(100, 7)]);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, WARM + 7);
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_quota_of_the_key_ends_its_lease() {
-    with_a_lease!(7 => |limiter, inner, memory, before| {
-        let plan = Quota::per_hour(2 * LIMIT);
-        let decision = limiter.check(&Charge::new("hot").quota(plan)).await.unwrap();
-        assert_eq!(decision.quota(), Some(plan));
-        assert_eq!((inner.costs(), inner.settled()), (vec![100, 1], vec![(100, 7)]));
-        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 8);
-    });
+    let (limiter, inner, memory) = with_a_lease(7).await;
+    let plan = Quota::per_hour(2 * LIMIT);
+    let decision = limiter.check(&Charge::new("hot").quota(plan)).await.unwrap();
+    assert_eq!(decision.quota(), Some(plan));
+    assert_eq!((inner.costs(), inner.settled()), (vec![100, 1], vec![(100, 7)]));
+    assert_eq!(taken(&memory, LIMIT, "hot").await, WARM + 8);
 }
 
 /// The units of a refill under the old quota are not spent under the new one.
 #[tokio::test(start_paused = true)]
 async fn a_refill_under_another_quota_is_returned() {
-    let ((limiter, inner, memory), before, waiter) = refilling().await;
+    let ((limiter, inner, memory), waiter) = refilling().await;
     let plan = Charge::new("hot").quota(Quota::per_hour(2 * LIMIT));
     let mut upgraded = task::spawn(limiter.check(&plan));
     assert_pending!(upgraded.poll());
@@ -122,44 +112,37 @@ async fn a_refill_under_another_quota_is_returned() {
     assert!(waiter.await.unwrap().is_admitted());
     sleep(SECOND).await;
     assert_eq!((inner.costs(), inner.settled()), (vec![100, 1, 1], vec![(100, 0)]));
-    assert_eq!(taken(&memory, LIMIT, "hot").await, before + 2);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, WARM + 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn penalty_ends_the_lease_first() {
-    with_a_lease!(7 => |limiter, inner, memory, before| {
-        limiter.penalize(Charge::new("hot").cost(LIMIT)).await.unwrap();
-        assert_eq!(inner.settled(), [(100, 7)]);
-        assert!(!check(&limiter, "hot").await.is_admitted());
-        assert_eq!(taken(&memory, LIMIT, "hot").await, LIMIT);
-        assert!(before < LIMIT);
-    });
+    let (limiter, inner, memory) = with_a_lease(7).await;
+    limiter.penalize(Charge::new("hot").cost(LIMIT)).await.unwrap();
+    assert_eq!(inner.settled(), [(100, 7)]);
+    assert!(!check(&limiter, "hot").await.is_admitted());
+    assert_eq!(taken(&memory, LIMIT, "hot").await, LIMIT);
 }
 
 #[tokio::test(start_paused = true)]
 async fn reset_forgets_leased_units() {
-    with_a_lease!(7 => |limiter, inner, memory, _before| {
-        assert_eq!(limiter.reset("hot").await.unwrap().remaining(), Some(LIMIT));
-        // Neither spent nor refunded after the reset.
-        for _ in 0..10 {
-            let _ = check(&limiter, "hot").await;
-        }
-        sleep(SECOND).await;
-        assert!(inner.settled().iter().all(|(cost, _)| *cost < 100), "{:?}", inner.settled());
-        assert_eq!(taken(&memory, LIMIT, "hot").await, 10);
-    });
+    let (limiter, inner, memory) = with_a_lease(7).await;
+    assert_eq!(limiter.reset("hot").await.unwrap().remaining(), Some(LIMIT));
+    // Neither spent nor refunded after the reset.
+    for _ in 0..10 {
+        let _ = check(&limiter, "hot").await;
+    }
+    sleep(SECOND).await;
+    assert!(inner.settled().iter().all(|(cost, _)| *cost < 100), "{:?}", inner.settled());
+    assert_eq!(taken(&memory, LIMIT, "hot").await, 10);
 }
 
 /// A part of a lease, and all of it, which no lease holds any more.
 #[tokio::test(start_paused = true)]
 async fn no_charge_of_before_a_reset_takes_more_after_it() {
     for spent in [7, 100] {
-        let (limiter, inner, memory) = leased(LIMIT);
-        warm_up(&limiter, &inner, "hot").await;
-        let mut old = Vec::new();
-        for _ in 0..spent {
-            old.extend(check(&limiter, "hot").await.take_reservation());
-        }
+        let (limiter, _, memory) = hot(LIMIT).await;
+        let old = spend(&limiter, spent).await;
         // A refill that is under way has arrived.
         sleep(Duration::from_millis(1)).await;
         limiter.reset("hot").await.unwrap();
@@ -177,12 +160,8 @@ async fn no_charge_of_before_a_reset_takes_more_after_it() {
 #[tokio::test(start_paused = true)]
 async fn the_store_knows_of_every_reset() {
     for way in ["idle", "blocked", "another process"] {
-        let (limiter, inner, memory) = leased(LIMIT);
-        warm_up(&limiter, &inner, "hot").await;
-        let mut old = Vec::new();
-        for _ in 0..7 {
-            old.extend(check(&limiter, "hot").await.take_reservation());
-        }
+        let (limiter, _, memory) = hot(LIMIT).await;
+        let old = spend(&limiter, 7).await;
         match way {
             "idle" => sleep(SECOND).await,
             "blocked" => {
@@ -209,12 +188,8 @@ async fn the_store_knows_of_every_reset() {
 /// The units of a new life do not pay for a charge of an old one.
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_after_a_reset_pays_for_nothing_before_it() {
-    let (limiter, inner, memory) = leased(LIMIT);
-    warm_up(&limiter, &inner, "hot").await;
-    let mut old = Vec::new();
-    for _ in 0..100 {
-        old.extend(check(&limiter, "hot").await.take_reservation());
-    }
+    let (limiter, _, memory) = hot(LIMIT).await;
+    let old = spend(&limiter, 100).await;
     memory.reset("hot").await.unwrap();
     for _ in 0..300 {
         let _ = check(&limiter, "hot").await;
@@ -231,31 +206,23 @@ async fn a_lease_of_after_a_reset_pays_for_nothing_before_it() {
 /// A quota that the store cannot read.
 #[tokio::test(start_paused = true)]
 async fn a_reset_that_fails_forgives_nothing() {
-    with_a_lease!(1 => |limiter, inner, memory, before| {
-        let mut old = Vec::new();
-        for _ in 0..7 {
-            old.extend(check(&limiter, "hot").await.take_reservation());
-        }
-        let quota = Quota::per_hour(LIMIT);
-        limiter.reset(Charge::new("hot").quota((quota, quota))).await.unwrap_err();
-        for reservation in old {
-            limiter.settle(reservation, 9).expect("its own").await.unwrap();
-        }
-        sleep(SECOND).await;
-        assert_eq!(inner.settled(), []);
-        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 100 + 7 * 8);
-    });
+    let (limiter, inner, memory) = with_a_lease(1).await;
+    let old = spend(&limiter, 7).await;
+    let quota = Quota::per_hour(LIMIT);
+    limiter.reset(Charge::new("hot").quota((quota, quota))).await.unwrap_err();
+    for reservation in old {
+        limiter.settle(reservation, 9).expect("its own").await.unwrap();
+    }
+    sleep(SECOND).await;
+    assert_eq!(inner.settled(), []);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, WARM + 100 + 7 * 8);
 }
 
 /// Units that requests hold while their key is reset, and that they give back after it.
 #[tokio::test(start_paused = true)]
 async fn units_of_before_a_reset_are_not_spent_after_it() {
-    let (limiter, inner, memory) = leased(LIMIT);
-    warm_up(&limiter, &inner, "hot").await;
-    let mut held = Vec::new();
-    for _ in 0..20 {
-        held.extend(check(&limiter, "hot").await.take_reservation());
-    }
+    let (limiter, _, memory) = hot(LIMIT).await;
+    let held = spend(&limiter, 20).await;
     limiter.reset("hot").await.unwrap();
     // The key is watched again, before its old units come back.
     assert!(check(&limiter, "hot").await.is_admitted());
@@ -275,19 +242,19 @@ async fn a_reset_forgets_no_units_of_other_keys() {
     let (limiter, inner, memory) = leased(LIMIT);
     // So few keys are under one lock.
     let limiter = limiter.max_keys(10);
-    let before = warm_up(&limiter, &inner, "hot").await;
+    warm_up(&limiter, &inner, "hot").await;
     limiter.reset("other").await.unwrap();
     let _ = check(&limiter, "hot").await;
     assert_eq!(inner.costs(), [100]);
     limiter.end_leases();
     assert_eq!(inner.settled(), [(100, 1)]);
-    assert_eq!(taken(&memory, LIMIT, "hot").await, before + 1);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, WARM + 1);
 }
 
 /// A refill that may be decided before the reset, and arrives after it.
 #[tokio::test(start_paused = true)]
 async fn reset_forgets_units_on_their_way() {
-    let ((limiter, inner, memory), _, waiter) = refilling().await;
+    let ((limiter, inner, memory), waiter) = refilling().await;
     let mut reset = task::spawn(limiter.reset("hot"));
     assert_pending!(reset.poll());
     // Until the reset has ended, every charge asks alone.
@@ -307,8 +274,7 @@ async fn reset_forgets_units_on_their_way() {
 /// A reset that the caller did not wait for may come later: until then nothing is leased.
 #[tokio::test(start_paused = true)]
 async fn after_a_reset_in_doubt_nothing_is_leased_for_a_while() {
-    let (limiter, inner, _) = leased(LIMIT);
-    warm_up(&limiter, &inner, "hot").await;
+    let (limiter, inner, _) = hot(LIMIT).await;
     inner.close();
     let mut reset = task::spawn(limiter.reset("hot"));
     assert_pending!(reset.poll());
@@ -327,13 +293,11 @@ async fn after_a_reset_in_doubt_nothing_is_leased_for_a_while() {
 
 #[tokio::test(start_paused = true)]
 async fn estimates_and_peeks_count_leased_units_as_taken() {
-    with_a_lease!(7 => |limiter, inner, memory, before| {
-        let left = Some(LIMIT - before - 100);
-        assert_eq!(limiter.peek("hot").await.unwrap().remaining(), left);
-        assert_eq!(limiter.estimate("hot").await.unwrap().remaining(), left);
-        assert_eq!(inner.costs(), [100, 0]);
-        drop(memory);
-    });
+    let (limiter, inner, _) = with_a_lease(7).await;
+    let left = Some(LIMIT - WARM - 100);
+    assert_eq!(limiter.peek("hot").await.unwrap().remaining(), left);
+    assert_eq!(limiter.estimate("hot").await.unwrap().remaining(), left);
+    assert_eq!(inner.costs(), [100, 0]);
 }
 
 /// Nothing is refunded that the inner limiter cannot refund: a closure loses what is unspent.

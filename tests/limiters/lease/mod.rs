@@ -30,14 +30,32 @@ async fn check<L: Limiter>(limiter: &L, key: &str) -> Decision {
     limiter.check(&Charge::new(key)).await.expect("a decision")
 }
 
-/// Asks so often that leases of 100 are worth it, and ends the leases. Returns the units admitted.
-async fn warm_up(limiter: &Lease<Inner>, inner: &Inner, key: &str) -> u64 {
-    for _ in 0..1_000 {
+/// The units that are admitted before leases of 100 are worth it.
+const WARM: u64 = 1_000;
+
+/// Asks so often that leases of 100 are worth it, and ends the leases.
+async fn warm_up(limiter: &Lease<Inner>, inner: &Inner, key: &str) {
+    for _ in 0..WARM {
         assert!(check(limiter, key).await.is_admitted());
     }
     limiter.end_leases();
     inner.clear();
-    1_000
+}
+
+/// The same window, whose key `hot` was asked for so often.
+async fn hot(limit: u64) -> Leased {
+    let (limiter, inner, memory) = leased(limit);
+    warm_up(&limiter, &inner, "hot").await;
+    (limiter, inner, memory)
+}
+
+/// The reservations of so many charges.
+async fn spend(limiter: &impl Limiter, charges: u64) -> Vec<Reservation> {
+    let mut reservations = Vec::new();
+    for _ in 0..charges {
+        reservations.extend(check(limiter, "hot").await.take_reservation());
+    }
+    reservations
 }
 
 /// The units that are taken of a key.

@@ -9,8 +9,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn many_tasks_share_a_refill() {
-    let (limiter, inner, memory) = leased(1_000_000);
-    let warm = warm_up(&limiter, &inner, "hot").await;
+    let (limiter, inner, memory) = hot(1_000_000).await;
     inner.close();
     let mut tasks = JoinSet::new();
     for _ in 0..250 {
@@ -24,7 +23,7 @@ async fn many_tasks_share_a_refill() {
     assert!(tasks.join_all().await.into_iter().all(|admitted| admitted));
     sleep(SECOND).await;
     assert_eq!(inner.costs(), [100; 3]);
-    assert_eq!(taken(&memory, 1_000_000, "hot").await, warm + 250);
+    assert_eq!(taken(&memory, 1_000_000, "hot").await, WARM + 250);
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,8 +49,7 @@ async fn tasks_ask_once_for_a_hundred_charges() {
 /// A refill starts while there are still units, so nobody waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_steady_caller_never_waits() {
-    let (limiter, inner, _) = leased(1_000_000);
-    warm_up(&limiter, &inner, "hot").await;
+    let (limiter, inner, _) = hot(1_000_000).await;
     let _ = check(&limiter, "hot").await;
     for _ in 0..5_000 {
         let _ = tokio_test::assert_ready!(task::spawn(limiter.check(&Charge::new("hot"))).poll())
@@ -64,8 +62,7 @@ async fn a_steady_caller_never_waits() {
 /// Its own call says why there is no answer, and is not ended by a timer outside.
 #[tokio::test(start_paused = true)]
 async fn who_has_less_time_than_a_refill_asks_alone() {
-    let (limiter, inner, _) = leased(1_000_000);
-    warm_up(&limiter, &inner, "hot").await;
+    let (limiter, inner, _) = hot(1_000_000).await;
     inner.close();
     let within = |millis| limiter.clone().timeout(Duration::from_millis(millis));
     let mut orders = task::spawn(within(500).check(&Charge::new("hot")));
@@ -88,8 +85,7 @@ async fn who_has_less_time_than_a_refill_asks_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn who_leaves_takes_nothing_and_keeps_nobody_waiting() {
-    let (limiter, inner, memory) = leased(1_000_000);
-    let warm = warm_up(&limiter, &inner, "hot").await;
+    let (limiter, inner, memory) = hot(1_000_000).await;
     inner.close();
     let mut waiters: Vec<_> =
         (0..90).map(|_| task::spawn(limiter.check(&Charge::new("hot")))).collect();
@@ -113,7 +109,7 @@ async fn who_leaves_takes_nothing_and_keeps_nobody_waiting() {
     }
     assert_eq!(inner.costs(), [100]);
     sleep(SECOND).await;
-    assert_eq!(taken(&memory, 1_000_000, "hot").await, warm + 30 + 70);
+    assert_eq!(taken(&memory, 1_000_000, "hot").await, WARM + 30 + 70);
 }
 
 /// Random histories: whatever is dropped at whatever point, in the end exactly what was admitted
@@ -164,8 +160,7 @@ async fn cancelled_anywhere_every_unit_is_accounted_for() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_goes_to_all_that_wait_and_valid_units_are_spent_on() {
-    let (limiter, inner, _) = leased(1_000_000);
-    warm_up(&limiter, &inner, "hot").await;
+    let (limiter, inner, _) = hot(1_000_000).await;
     assert!(check(&limiter, "hot").await.is_admitted());
     assert_eq!(inner.costs(), [100]);
     inner.trouble(|_| Some(Error::new(ErrorKind::Infrastructure, "away")));
@@ -187,13 +182,12 @@ async fn an_error_goes_to_all_that_wait_and_valid_units_are_spent_on() {
 /// Another process takes nearly all that is left while a refill is on its way.
 #[tokio::test(start_paused = true)]
 async fn a_refused_refill_refuses_nobody_who_would_be_admitted_alone() {
-    let (limiter, inner, memory) = leased(2_000);
-    let warm = warm_up(&limiter, &inner, "hot").await;
+    let (limiter, inner, memory) = hot(2_000).await;
     inner.close();
     let mut waiters: Vec<_> =
         (0..50).map(|_| task::spawn(limiter.check(&Charge::new("hot")))).collect();
     waiters.iter_mut().for_each(|waiter| assert_pending!(waiter.poll()));
-    let others = memory.check(&Charge::new("hot").cost(2_000 - warm - 30)).await.unwrap();
+    let others = memory.check(&Charge::new("hot").cost(2_000 - WARM - 30)).await.unwrap();
     assert!(others.is_admitted());
     inner.open();
     let mut admitted = 0;
@@ -206,8 +200,7 @@ async fn a_refused_refill_refuses_nobody_who_would_be_admitted_alone() {
 /// The store answered the refill, and had too little time for the charge.
 #[tokio::test(start_paused = true)]
 async fn a_charge_without_time_after_a_refused_refill_blames_no_store() {
-    let (leased, inner, memory) = leased(2_000);
-    let warm = warm_up(&leased, &inner, "hot").await;
+    let (leased, inner, memory) = hot(2_000).await;
     let limiter = leased.timeout(Duration::from_millis(20));
     for (is_refused, kind) in [(true, ErrorKind::Saturation), (false, ErrorKind::Infrastructure)] {
         inner.clear();
@@ -215,7 +208,7 @@ async fn a_charge_without_time_after_a_refused_refill_blames_no_store() {
         let mut call = task::spawn(limiter.check(&Charge::new("hot")));
         assert_pending!(call.poll());
         if is_refused {
-            let others = Charge::new("hot").cost(2_000 - warm);
+            let others = Charge::new("hot").cost(2_000 - WARM);
             assert!(memory.check(&others).await.unwrap().is_admitted());
             sleep(Duration::from_millis(12)).await;
             inner.let_through(1);
@@ -234,8 +227,7 @@ async fn a_charge_without_time_after_a_refused_refill_blames_no_store() {
 /// One route has little time, and another one has much of it. The store answers in between.
 #[tokio::test(start_paused = true)]
 async fn a_charge_with_much_time_does_not_fail_with_one_that_had_little() {
-    let (leased, inner, _) = leased(1_000_000);
-    warm_up(&leased, &inner, "hot").await;
+    let (leased, inner, _) = hot(1_000_000).await;
     let [little, much] = [5, 500].map(|ms| leased.clone().timeout(Duration::from_millis(ms)));
     inner.clear();
     inner.close();
@@ -257,8 +249,7 @@ async fn a_charge_with_much_time_does_not_fail_with_one_that_had_little() {
 /// A slow refill: it is answered after the time of its units.
 #[tokio::test(start_paused = true)]
 async fn units_of_a_slow_refill_go_only_to_those_who_asked_in_time() {
-    let (limiter, inner, memory) = leased(1_000_000);
-    let warm = warm_up(&limiter, &inner, "hot").await;
+    let (limiter, inner, memory) = hot(1_000_000).await;
     inner.close();
     let mut early = task::spawn(limiter.check(&Charge::new("hot")));
     assert_pending!(early.poll());
@@ -270,13 +261,12 @@ async fn units_of_a_slow_refill_go_only_to_those_who_asked_in_time() {
     assert_eq!(inner.costs(), [100, 1]);
     sleep(SECOND).await;
     assert_eq!(inner.settled(), [(100, 1)]);
-    assert_eq!(taken(&memory, 1_000_000, "hot").await, warm + 2);
+    assert_eq!(taken(&memory, 1_000_000, "hot").await, WARM + 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refill_that_panics_sends_those_who_wait_to_the_limiter() {
-    let (limiter, inner, _) = leased(1_000_000);
-    warm_up(&limiter, &inner, "hot").await;
+    let (limiter, inner, _) = hot(1_000_000).await;
     inner.trouble(|cost| if cost > 1 { panic!("as planned") } else { None });
     for _ in 0..50 {
         assert!(check(&limiter, "hot").await.is_admitted());
