@@ -30,6 +30,7 @@ use tower_sluice::{
 };
 
 use support::dice::Dice;
+use support::hides;
 
 #[cfg(feature = "redis")]
 use support::Server;
@@ -502,12 +503,6 @@ async fn in_turn_a_reserved_wait_is_refunded_and_an_error() {
 // Secrets.
 
 const SECRET: &str = "sk_live_4242";
-
-/// Fails if a secret key can be read in what `value` prints.
-fn hides(value: &dyn std::fmt::Debug) {
-    let printed = format!("{value:?} {value:#?}");
-    assert!(!printed.contains("sk_live"), "{printed}");
-}
 
 /// Keys are often API keys, and logs are read by many.
 // Case 127.

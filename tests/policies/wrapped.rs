@@ -1,12 +1,13 @@
 //! Limiters around policies.
 
-use std::fmt::Debug;
 use std::sync::atomic::AtomicUsize;
 
 use tower_sluice::LimiterExt;
 use tower_sluice::key::KeyExtractor;
 
 use super::*;
+
+use support::hides;
 
 fn table(limit: u64) -> String {
     format!(
@@ -63,10 +64,6 @@ async fn a_deny_cache_repeats_no_refusal_of_a_longer_body() {
 // Case 127.
 #[tokio::test]
 async fn debug_output_of_no_type_of_policies_shows_a_key() {
-    fn hides(value: &dyn Debug) {
-        let printed = format!("{value:?} {value:#?}");
-        assert!(!printed.contains("sk_live"), "{printed}");
-    }
     let table = "
         policy = [
             { name = 'paths', limit = 1, period = '1h', key = 'path' },

@@ -1,10 +1,10 @@
 //! Limiters over different keys: per user and for everybody, all or nothing.
 
-use std::fmt::Debug;
-
 use tower_sluice::FailOpen;
 
 use super::*;
+
+use support::hides;
 
 fn user(pool: &Pool, limit: u64) -> Redis<TokenBucket> {
     let quota = Quota::new(limit, 300 * HOUR);
@@ -243,10 +243,6 @@ async fn the_cost_that_a_member_states_is_the_cost_that_it_takes() {
 // Case 127.
 #[tokio::test]
 async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
-    fn hides(value: &dyn Debug) {
-        let printed = format!("{value:?} {value:#?}");
-        assert!(!printed.contains("sk_live"), "{printed}");
-    }
     // The keys of two formats.
     let server = Server::with(&[]);
     let pool = server.pool();

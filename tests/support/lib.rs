@@ -72,6 +72,12 @@ pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
+/// Fails if a secret key can be read in what `value` prints: it begins with `sk_live`.
+pub fn hides(value: &dyn std::fmt::Debug) {
+    let printed = format!("{value:?} {value:#?}");
+    assert!(!printed.contains("sk_live"), "{printed}");
+}
+
 /// The root of the repository.
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository")

@@ -335,18 +335,3 @@ async fn no_window_goes_over_the_rate_with_java_at_the_same_time() {
         }
     }
 }
-
-/// A grant that was sent again is taken once, also after its permits are gone.
-#[tokio::test]
-async fn a_grant_that_is_sent_again_is_taken_once() {
-    let server = Server::for_redisson();
-    let mut twins = Twins::new(&server, 0, 10, 1_000).await;
-    assert!(twins.acquire(1, [7; 16], "first").await);
-    twins.now += 5_000;
-    assert!(twins.acquire(1, [7; 16], "again").await);
-    assert_eq!((twins.state.value, twins.state.members.len()), (Some(9), 1));
-    twins.now += 1_995_000;
-    assert!(twins.acquire(10, [8; 16], "an interval later").await);
-    twins.check_stored("at last").await;
-    assert_eq!(twins.state.value, Some(0));
-}
