@@ -21,10 +21,7 @@ type Clock = Arc<AtomicU64>;
 /// Ten units an hour, by each algorithm that admits at once.
 fn limiters(clock: &Clock) -> Vec<Boxed> {
     let quota = || Quota::new(LIMIT, HOUR);
-    let read = || {
-        let clock = Arc::clone(clock);
-        move || Duration::from_micros(clock.load(Relaxed))
-    };
+    let read = || support::clock_at(clock);
     vec![
         Memory::new("bucket", TokenBucket::new(quota())).clock(read()).boxed(),
         Memory::new("budget", Budget::new(quota())).clock(read()).boxed(),

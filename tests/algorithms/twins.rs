@@ -70,10 +70,7 @@ async fn smooth_warming_up_agrees_with_its_script() {
 async fn warming_up_at_a_lower_rate_waits_as_guava() {
     let server = Server::start();
     let now = Arc::new(AtomicU64::new(START));
-    let clock = || {
-        let now = Arc::clone(&now);
-        move || Duration::from_micros(now.load(Relaxed))
-    };
+    let clock = || support::clock_at(&now);
     let five = Quota::per_second(5);
     let pace = SmoothWarmingUp::new(five, Duration::from_millis(700)).cold_factor(1.5);
     let redis = Redis::new("pace", pace, server.pool()).decision_timeout(Duration::from_secs(30));

@@ -305,10 +305,7 @@ mod over_redis {
     /// Does the same to a limiter in memory and to one in Redis, at random.
     async fn assert_same<A: InLua>(algorithm: A, pool: &Pool, seed: u64) -> [u32; 3] {
         let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
-        let clock = || {
-            let now = Arc::clone(&now);
-            move || Duration::from_micros(now.load(Relaxed))
-        };
+        let clock = || support::clock_at(&now);
         // Algorithms of one kind share the keys of a name.
         static NAMES: AtomicU64 = AtomicU64::new(0);
         let name = NAMES.fetch_add(1, Relaxed).to_string();

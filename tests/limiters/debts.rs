@@ -20,9 +20,8 @@ impl Stepped {
         self.0.store(START + micros, Relaxed);
     }
 
-    fn clock(&self) -> impl Fn() -> Duration + Send + Sync + 'static {
-        let now = Arc::clone(&self.0);
-        move || Duration::from_micros(now.load(Relaxed))
+    fn clock(&self) -> impl Fn() -> Duration + Send + Sync + use<> {
+        support::clock_at(&self.0)
     }
 }
 

@@ -37,9 +37,7 @@ fn again(policies: &Policies) -> Rows {
 }
 
 fn built(rows: &Rows, now: &Arc<AtomicU64>) -> Policies {
-    let now = Arc::clone(now);
-    let clock = move || Duration::from_micros(now.load(Relaxed));
-    Policies::builder().clock(clock).build(rows).expect("a table")
+    Policies::builder().clock(support::clock_at(now)).build(rows).expect("a table")
 }
 
 /// Asserts that two tables decide alike about the same requests.

@@ -39,8 +39,8 @@ async fn assert_same(server: &Server, table: &str, steps: usize) {
     let mut connection = server.connection().await;
     redis::cmd("FLUSHALL").exec_async(&mut connection).await.expect("an empty server");
     let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
-    let memory = Policies::builder().clock(clock(&now)).build(&table).expect("a table");
-    let redis = over(server).clock(clock(&now)).build(&table).expect("a table");
+    let memory = Policies::builder().clock(support::clock_at(&now)).build(&table).expect("a table");
+    let redis = over(server).clock(support::clock_at(&now)).build(&table).expect("a table");
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let mut waiting = Vec::new();
     let mut seen = [0; 3];

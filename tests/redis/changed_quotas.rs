@@ -11,23 +11,6 @@ fn per_hours(hours: u32) -> Quota {
     Quota::new(1_000, hours * HOUR)
 }
 
-/// The same limiter in Redis and in memory, by a clock that is set by hand.
-fn both<A: InLua>(
-    pool: &Pool,
-    name: &str,
-    algorithm: impl IntoAlgorithm<Algorithm = A>,
-    clock: &Arc<AtomicU64>,
-) -> [Boxed; 2] {
-    let algorithm = algorithm.into_algorithm();
-    let read = || {
-        let clock = Arc::clone(clock);
-        move || Duration::from_micros(clock.load(Relaxed))
-    };
-    let redis = Redis::new(name, algorithm.clone(), pool.clone()).clock(read());
-    let redis = redis.decision_timeout(Duration::from_secs(30));
-    [redis.boxed(), Memory::new(name, algorithm).clock(read()).boxed()]
-}
-
 /// The clock never moves back, so no state is from the future. A cell of a day is longer than the
 /// horizon, and begins later in the cells of half a day.
 #[tokio::test]

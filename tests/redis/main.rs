@@ -56,3 +56,16 @@ use tower_sluice_redisson::{Rate, Redisson};
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The same limiter in Redis and in memory, by a clock that is set by hand.
+fn both<A: InLua>(
+    pool: &Pool,
+    name: &str,
+    algorithm: impl IntoAlgorithm<Algorithm = A>,
+    clock: &Arc<AtomicU64>,
+) -> [Boxed; 2] {
+    let algorithm = algorithm.into_algorithm();
+    let redis = Redis::new(name, algorithm.clone(), pool.clone()).clock(support::clock_at(clock));
+    let memory = Memory::new(name, algorithm).clock(support::clock_at(clock));
+    [redis.decision_timeout(PATIENT).boxed(), memory.boxed()]
+}

@@ -12,24 +12,6 @@ const T0: u64 = 1_767_225_600_000_000 + 1_842_123_456;
 
 type Clock = Arc<AtomicU64>;
 
-fn read(clock: &Clock) -> impl Fn() -> Duration + Send + Sync + 'static {
-    let clock = Arc::clone(clock);
-    move || Duration::from_micros(clock.load(Relaxed))
-}
-
-/// The same limiter in Redis and in memory, by a clock that is set by hand.
-fn both<A: InLua>(
-    pool: &Pool,
-    name: &str,
-    algorithm: impl IntoAlgorithm<Algorithm = A>,
-    clock: &Clock,
-) -> [Boxed; 2] {
-    let algorithm = algorithm.into_algorithm();
-    let redis = Redis::new(name, algorithm.clone(), pool.clone()).clock(read(clock));
-    let redis = redis.decision_timeout(Duration::from_secs(30));
-    [redis.boxed(), Memory::new(name, algorithm).clock(read(clock)).boxed()]
-}
-
 const QUOTA: Quota = Quota::new(6, Duration::from_secs(600));
 
 /// Six units in ten minutes, by every algorithm.

@@ -148,10 +148,7 @@ async fn assert_same<A: InLua, B: InLua>(
     assert_eq!(script_texts(&fixed), script_texts(&dynamic));
     let mut connection = server.connection().await;
     let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
-    let clock = || {
-        let now = Arc::clone(&now);
-        move || Duration::from_micros(now.load(Relaxed))
-    };
+    let clock = || support::clock_at(&now);
     let one = Redis::new("fixed", fixed, server.pool()).decision_timeout(PATIENT).clock(clock());
     let other = Redis::new("dynamic", dynamic.clone(), server.pool());
     let other = other.decision_timeout(PATIENT).clock(clock());

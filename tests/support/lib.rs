@@ -44,6 +44,8 @@ pub mod trial;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "redis")]
@@ -70,6 +72,12 @@ pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "never came: {what}");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+}
+
+/// A clock of a limiter that reads the microseconds which a test sets.
+pub fn clock_at(micros: &Arc<AtomicU64>) -> impl Fn() -> Duration + Send + Sync + use<> {
+    let micros = Arc::clone(micros);
+    move || Duration::from_micros(micros.load(Relaxed))
 }
 
 /// Fails if a secret key can be read in what `value` prints: it begins with `sk_live`.

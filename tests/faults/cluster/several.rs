@@ -36,10 +36,9 @@ async fn ask_in_two_slots<A: InLua>(
     let pool = pool(&cluster);
     let clock = Arc::new(AtomicU64::new(1_700_000_000_000_000));
     let [user, team] = [("user", LIMITS[0]), ("team", LIMITS[1])].map(|(name, limit)| {
-        let now = Arc::clone(&clock);
         Redis::new(name, new(Quota::new(limit, Duration::from_micros(PERIOD))), pool.clone())
             .decision_timeout(LONG)
-            .clock(move || Duration::from_micros(now.load(Relaxed)))
+            .clock(support::clock_at(&clock))
     });
     let [own, common] =
         [cluster.share(0), cluster.share(2)].map(|slots| keys_in(slots).next().expect("a key"));

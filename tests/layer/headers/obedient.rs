@@ -28,9 +28,8 @@ impl Hand {
         self.0.fetch_add(u64::try_from(time.as_micros()).unwrap(), Relaxed);
     }
 
-    fn clock(&self) -> impl Fn() -> Duration + Send + Sync + 'static {
-        let hand = self.clone();
-        move || Duration::from_micros(hand.0.load(Relaxed))
+    fn clock(&self) -> impl Fn() -> Duration + Send + Sync + use<> {
+        support::clock_at(&self.0)
     }
 }
 

@@ -190,10 +190,7 @@ fn reported(decision: &Decision) -> (i128, i128) {
 
 async fn one(pool: Pool, terms: Terms, history: u64) -> Result<usize, String> {
     let clock = Arc::new(AtomicU64::new(START as u64));
-    let limiter = named(pool, history).clock({
-        let clock = Arc::clone(&clock);
-        move || Duration::from_micros(clock.load(Relaxed))
-    });
+    let limiter = named(pool, history).clock(crate::clock_at(&clock));
     let mut dice = fastrand::Rng::with_seed(history);
     let mut model = Model::new(terms);
     let mut taken: Vec<(Hold, Reservation)> = Vec::new();

@@ -224,10 +224,7 @@ async fn compare<A: InLua>(
     let now = Arc::new(AtomicU64::new(START));
     let name = format!("twins-{}", play.limiters.fetch_add(1, Relaxed));
     let lua = Redis::new(name, algorithm.clone(), play.pool.clone())
-        .clock({
-            let now = Arc::clone(&now);
-            move || Duration::from_micros(now.load(Relaxed))
-        })
+        .clock(crate::clock_at(&now))
         .decision_timeout(Duration::from_secs(30));
 
     (play.begins)(lua.clone().boxed(), (0..histories).map(history_key).collect());
