@@ -8,12 +8,8 @@ use super::{
 
 use super::*;
 
-const TABLE: &str = "
-    policy = [
-        { name = 'all', algorithm = 'fixed_window', limit = 10, period = '300h' },
-        { name = 'user', limit = 10, period = '300h', key = 'header:x-user' },
-    ]
-";
+const TABLE: &str = "{ name = 'all', algorithm = 'fixed_window', limit = 10, period = '300h' },
+     { name = 'user', limit = 10, period = '300h', key = 'header:x-user' },";
 
 /// Blocks and unblocks a user; `slack` is for a clock that runs meanwhile.
 async fn blocks(policies: &Policies, slack: Duration) {

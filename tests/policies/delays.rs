@@ -3,9 +3,7 @@
 use super::*;
 
 /// Admits one at once, and delays two.
-const SLOW: &str = "
-    policy = [{ name = 'slow', limit = 1, period = '1s', max_wait = '2s' }]
-";
+const SLOW: &str = "{ name = 'slow', limit = 1, period = '1s', max_wait = '2s' }";
 
 /// Returns the outcomes of three requests; `None` if no policy takes them.
 async fn three(policies: &Policies) -> Vec<Option<Outcome>> {

@@ -14,13 +14,9 @@ use super::*;
 use support::Server;
 
 /// Nothing comes back while a test runs.
-const TABLE: &str = "
-    policy = [
-        { name = 'bucket', limit = 300, period = '10000h' },
-        { name = 'window', algorithm = 'fixed_window', limit = 200, period = '10000h' },
-        { name = 'log', algorithm = 'sliding_log', limit = 400, period = '10000h', cost = 2 },
-    ]
-";
+const TABLE: &str = "{ name = 'bucket', limit = 300, period = '10000h' },
+     { name = 'window', algorithm = 'fixed_window', limit = 200, period = '10000h' },
+     { name = 'log', algorithm = 'sliding_log', limit = 400, period = '10000h', cost = 2 },";
 
 const LIMITS: [(&str, u64, u64); 3] = [("bucket", 300, 1), ("window", 200, 1), ("log", 400, 2)];
 

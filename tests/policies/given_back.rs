@@ -26,12 +26,8 @@ async fn a_refusal_in_turn_reports_what_was_given_back_as_left() {
 #[tokio::test(start_paused = true)]
 async fn javas_limiter_reports_what_it_gave_back_and_rows_keep_their_order() {
     let policies = policies(
-        "
-        policy = [
-            { name = 'mine', limit = 1, period = '1h' },
-            { name = 'java', algorithm = 'redisson', limit = 5, period = '1h' },
-        ]
-        ",
+        "{ name = 'mine', limit = 1, period = '1h' },
+         { name = 'java', algorithm = 'redisson', limit = 5, period = '1h' },",
     );
     let call = request("GET", "/", &[]);
     let told = |mine, java| [("mine".to_owned(), Some(mine)), ("java".to_owned(), Some(java))];
@@ -51,13 +47,9 @@ async fn javas_limiter_in_redis_is_called_as_its_policy() {
     let denied: Arc<Mutex<Vec<String>>> = Arc::default();
     let sink = Arc::clone(&denied);
     let table = rows(
-        "
-        policy = [
-            { name = 'java', algorithm = 'redisson', limit = 5, period = '1h' },
-            { name = 'other', algorithm = 'redisson', limit = 5, period = '1h', key = 'path' },
-            { name = 'mine', limit = 1, period = '1h' },
-        ]
-        ",
+        "{ name = 'java', algorithm = 'redisson', limit = 5, period = '1h' },
+         { name = 'other', algorithm = 'redisson', limit = 5, period = '1h', key = 'path' },
+         { name = 'mine', limit = 1, period = '1h' },",
     );
     let policies = Policies::builder()
         .redis(pool)

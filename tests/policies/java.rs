@@ -19,14 +19,10 @@ async fn javas_limiter_keeps_to_its_own_keys() {
         .redis(pool)
         .decision_timeout(PATIENT)
         .build(&rows(
-            "
-            policy = [
-                { name = 'orders', algorithm = 'redisson', limit = 5, period = '1h' },
-                { name = 'users', algorithm = 'redisson', limit = 2, period = '1h', \
-                  key = 'header:x-user', match = '/u' },
-                { name = 'mine', limit = 3, period = '1h', match = '/m' },
-            ]
-            ",
+            "{ name = 'orders', algorithm = 'redisson', limit = 5, period = '1h' },
+             { name = 'users', algorithm = 'redisson', limit = 2, period = '1h', \
+               key = 'header:x-user', match = '/u' },
+             { name = 'mine', limit = 3, period = '1h', match = '/m' },",
         ))
         .unwrap();
     assert_eq!(burst(&policies, &request("GET", "/m", &[]), 4).await, (3, vec![], 1));
@@ -75,13 +71,9 @@ async fn only_the_key_of_all_requests_is_javas_limiter_of_the_policys_name() {
 #[tokio::test(start_paused = true)]
 async fn javas_limiter_waits_no_longer_in_all_than_its_row_allows() {
     let policies = super::policies(
-        "
-        policy = [
-            { name = 'java', algorithm = 'redisson', limit = 2, cost = 2, period = '800ms', \
-              max_wait = '1s' },
-            { name = 'patient', limit = 100, period = '1s', max_wait = '1m' },
-        ]
-        ",
+        "{ name = 'java', algorithm = 'redisson', limit = 2, cost = 2, period = '800ms', \
+           max_wait = '1s' },
+         { name = 'patient', limit = 100, period = '1s', max_wait = '1m' },",
     );
     let java = policies.get("java").unwrap();
     let begun = Instant::now();
@@ -104,12 +96,8 @@ async fn the_event_of_a_request_that_asked_again_has_its_wait() {
     let policies = Policies::builder().on_decision(move |event| {
         waits.lock().unwrap().push(event.decision().unwrap().waited());
     });
-    let table = "[[policy]]
-        name = 'java'
-        algorithm = 'redisson'
-        limit = 1
-        period = '1s'
-        max_wait = '2s'";
+    let table =
+        "{ name = 'java', algorithm = 'redisson', limit = 1, period = '1s', max_wait = '2s' }";
     let policies = policies.build(&rows(table)).unwrap();
     for _ in 0..2 {
         policies.acquire(charge(&policies, &request("GET", "/", &[]))).await.unwrap();

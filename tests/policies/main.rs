@@ -46,8 +46,10 @@ use tower_sluice_policies::{Policies, Row, Rows};
 use support::dice::Dice;
 
 /// A table of TOML.
+/// Reads a table, or a list of policies in braces.
 fn rows(text: &str) -> Rows {
-    toml::from_str(text).expect("rows")
+    let list = text.starts_with('{').then(|| format!("policy = [{text}]"));
+    toml::from_str(list.as_deref().unwrap_or(text)).expect("rows")
 }
 
 fn policies(text: &str) -> Policies {

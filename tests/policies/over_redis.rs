@@ -152,15 +152,11 @@ async fn several_policies_take_one_call_whatever_their_costs_and_waits() {
     let (server, mut connection) = Server::connected().await;
     let policies = over(&server)
         .build(&rows(
-            "
-            policy = [
-                { name = 'user', limit = 3, period = '1h', key = 'header:x-user', max_wait = '1s' },
-                { name = 'bytes', algorithm = 'fixed_window', limit = 50, period = '10000h', \
-                  cost = 'content_length_kb' },
-                { name = 'all', algorithm = 'sliding_window', limit = 9, period = '1h', \
-                  key = 'path' },
-            ]
-            ",
+            "{ name = 'user', limit = 3, period = '1h', key = 'header:x-user', max_wait = '1s' },
+             { name = 'bytes', algorithm = 'fixed_window', limit = 50, period = '10000h', \
+               cost = 'content_length_kb' },
+             { name = 'all', algorithm = 'sliding_window', limit = 9, period = '1h', \
+               key = 'path' },",
         ))
         .unwrap();
     let call = request("POST", "/x", &["x-user: alice", "content-length: 2048"]);
@@ -216,12 +212,8 @@ async fn many_policies_of_one_request_take_few_calls() {
 async fn a_caller_whom_a_later_policy_refuses_leaves_a_shared_bucket_in_another_slot() {
     let server = Server::start();
     let table = rows(
-        "
-        policy = [
-            { name = 'everybody', limit = 100, period = '1h' },
-            { name = 'own', limit = 1, period = '1h', key = 'header:x-user' },
-        ]
-        ",
+        "{ name = 'everybody', limit = 100, period = '1h' },
+         { name = 'own', limit = 1, period = '1h', key = 'header:x-user' },",
     );
     let pool = server.pool().by_hash_slot();
     let policies = Policies::builder().redis(pool).decision_timeout(PATIENT).build(&table).unwrap();
@@ -241,12 +233,8 @@ async fn a_caller_whom_a_later_policy_refuses_leaves_a_shared_bucket_in_another_
 #[tokio::test(flavor = "multi_thread")]
 async fn policies_count_once_behind_a_proxy_with_several_servers() {
     let table = rows(
-        "
-        policy = [
-            { name = 'own', limit = 100, period = '1000h', key = 'header:x-user' },
-            { name = 'address', limit = 10, period = '1000h', key = 'header:x-address' },
-        ]
-        ",
+        "{ name = 'own', limit = 100, period = '1000h', key = 'header:x-user' },
+         { name = 'address', limit = 10, period = '1000h', key = 'header:x-address' },",
     );
     for kind in [Kind::Twemproxy, Kind::Envoy] {
         let servers = [Server::with(&[]), Server::with(&[])];
@@ -303,12 +291,8 @@ async fn a_shadow_takes_nothing_of_requests_that_another_policy_refuses() {
     let server = Server::start();
     let policies = over(&server)
         .build(&rows(
-            "
-            policy = [
-                { name = 'watched', limit = 500, period = '10000h', shadow = true },
-                { name = 'enforced', algorithm = 'fixed_window', limit = 5, period = '10000h' },
-            ]
-            ",
+            "{ name = 'watched', limit = 500, period = '10000h', shadow = true },
+             { name = 'enforced', algorithm = 'fixed_window', limit = 5, period = '10000h' },",
         ))
         .unwrap();
     let mut tasks = tokio::task::JoinSet::new();
@@ -404,13 +388,9 @@ async fn whichever_policies_take_a_request_one_call_decides() {
 #[tokio::test]
 async fn a_cost_above_the_store_of_a_pace_gets_no_time_to_come_back() {
     let table: Rows = rows(
-        "
-        policy = [
-            { name = 'pace', algorithm = 'smooth_bursty', wait_for_own_cost = true, limit = 5, \
-              period = '1s', cost = 'content_length_kb' },
-            { name = 'all', limit = 100, period = '1h' },
-        ]
-        ",
+        "{ name = 'pace', algorithm = 'smooth_bursty', wait_for_own_cost = true, limit = 5, \
+           period = '1s', cost = 'content_length_kb' },
+         { name = 'all', limit = 100, period = '1h' },",
     );
     let server = Server::start();
     let memory = Policies::builder().build(&table).unwrap();

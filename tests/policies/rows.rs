@@ -49,13 +49,8 @@ async fn only_requests_that_match_are_limited_however_they_are_spelled() {
 #[tokio::test(start_paused = true)]
 async fn a_supplier_has_one_pace_for_all_callers() {
     let policies = policies(
-        "
-        interface = [
-            { name = 'weather', rate = 5, cache = 0.5, status = 1 },
-            { name = 'news', rate = 5 },
-            { name = 'maps', rate = 5, status = 0 },
-        ]
-        ",
+        "interface = [{ name = 'weather', rate = 5, cache = 0.5, status = 1 },
+                      { name = 'news', rate = 5 }, { name = 'maps', rate = 5, status = 0 }]",
     );
     for path in ["/weather", "/news/today"] {
         let call = request("GET", path, &[]);
@@ -253,13 +248,9 @@ async fn a_key_is_found_by_what_a_client_sends() {
 #[tokio::test(start_paused = true)]
 async fn a_policy_takes_requests_by_header_and_by_name() {
     let policies = policies(
-        "
-        policy = [
-            { name = 'gold', limit = 1, period = '1h', match = { header = { x-plan = 'gold' } } },
-            { name = 'plan', limit = 2, period = '1h', match = { header = 'x-plan' } },
-            { name = 'upload', limit = 3, period = '1h', match = { name = 'upload' } },
-        ]
-        ",
+        "{ name = 'gold', limit = 1, period = '1h', match = { header = { x-plan = 'gold' } } },
+         { name = 'plan', limit = 2, period = '1h', match = { header = 'x-plan' } },
+         { name = 'upload', limit = 3, period = '1h', match = { name = 'upload' } },",
     );
     let gold = decide(&policies, &request("GET", "/", &["x-plan: gold"])).await;
     assert_eq!(gold.remaining(), Some(0));
@@ -279,10 +270,8 @@ async fn a_policy_takes_requests_by_header_and_by_name() {
 #[tokio::test(start_paused = true)]
 async fn a_policy_takes_requests_by_each_name_of_their_host() {
     let policies = policies(
-        "
-        policy = [{ name = 'api', limit = 1, period = '1h', \
-            match = { header = { Host = ' API.example.com:443' } } }]
-        ",
+        "{ name = 'api', limit = 1, period = '1h', \
+           match = { header = { Host = ' API.example.com:443' } } }",
     );
     for (target, headers, is_taken) in [
         ("/", &["host: api.example.com"][..], true),

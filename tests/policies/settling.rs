@@ -12,14 +12,11 @@ use super::*;
 use support::eventually;
 
 /// Costs of 1, 3 and the kilobytes of a body.
-pub(super) const COSTS: &str = "
-    policy = [
-        { name = 'requests', algorithm = 'fixed_window', limit = 1000, period = '10000h' },
-        { name = 'triple', limit = 1000, period = '1h', key = 'header:x-user', cost = 3 },
-        { name = 'bytes', algorithm = 'sliding_window', limit = 1000, period = '1h', \
-          cost = 'content_length_kb' },
-    ]
-";
+pub(super) const COSTS: &str =
+    "{ name = 'requests', algorithm = 'fixed_window', limit = 1000, period = '10000h' },
+     { name = 'triple', limit = 1000, period = '1h', key = 'header:x-user', cost = 3 },
+     { name = 'bytes', algorithm = 'sliding_window', limit = 1000, period = '1h', \
+       cost = 'content_length_kb' },";
 
 /// Sends one request through a layer that says what it cost.
 async fn send(policies: &Policies, call: Request<()>, actual: u64) {
@@ -72,13 +69,9 @@ async fn one_policy_alone_settles_as_a_limiter_does() {
 #[tokio::test(start_paused = true)]
 async fn a_part_of_a_large_cost_is_given_back_under_every_policy() {
     let policies = policies(
-        "
-        policy = [
-            { name = 'tokens', algorithm = 'fixed_window', limit = 100000, period = '1h', \
-              cost = 4000 },
-            { name = 'requests', algorithm = 'sliding_counter', limit = 10, period = '1h' },
-        ]
-        ",
+        "{ name = 'tokens', algorithm = 'fixed_window', limit = 100000, period = '1h', \
+           cost = 4000 },
+         { name = 'requests', algorithm = 'sliding_counter', limit = 10, period = '1h' },",
     );
     send(&policies, request("GET", "/", &[]), 1_000).await;
     assert_eq!(left(&policies, "tokens", "global").await, 99_000);
@@ -96,12 +89,8 @@ async fn what_is_watched_or_asked_on_its_own_is_settled_too() {
 #[tokio::test(start_paused = true)]
 async fn javas_limiter_gives_back_and_takes_no_more_than_was_charged() {
     let policies = policies(
-        "
-        policy = [
-            { name = 'java', algorithm = 'redisson', limit = 100, period = '1h', cost = 4 },
-            { name = 'mine', algorithm = 'fixed_window', limit = 100, period = '1h', cost = 4 },
-        ]
-        ",
+        "{ name = 'java', algorithm = 'redisson', limit = 100, period = '1h', cost = 4 },
+         { name = 'mine', algorithm = 'fixed_window', limit = 100, period = '1h', cost = 4 },",
     );
     for (actual, java, mine) in [(9, 96, 91), (1, 95, 90), (0, 95, 90)] {
         send(&policies, request("GET", "/", &[]), actual).await;

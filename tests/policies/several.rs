@@ -5,12 +5,8 @@ use tower_sluice::LimiterExt;
 
 use super::*;
 
-const TWO: &str = "
-    policy = [
-        { name = 'user', limit = 3, period = '1h', key = 'header:x-user' },
-        { name = 'all', algorithm = 'fixed_window', limit = 5, period = '1h' },
-    ]
-";
+const TWO: &str = "{ name = 'user', limit = 3, period = '1h', key = 'header:x-user' },
+     { name = 'all', algorithm = 'fixed_window', limit = 5, period = '1h' },";
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_from_the_others_on_a_refusal() {
@@ -34,12 +30,8 @@ async fn nothing_is_taken_from_the_others_on_a_refusal() {
 #[tokio::test(start_paused = true)]
 async fn each_policy_has_its_own_cost_and_its_own_wait() {
     let policies = policies(
-        "
-        policy = [
-            { name = 'requests', limit = 5, period = '1s', max_wait = '1s' },
-            { name = 'kilobytes', limit = 10, period = '10s', cost = 'content_length_kb' },
-        ]
-        ",
+        "{ name = 'requests', limit = 5, period = '1s', max_wait = '1s' },
+         { name = 'kilobytes', limit = 10, period = '10s', cost = 'content_length_kb' },",
     );
     let three = request("POST", "/", &["content-length: 3000"]);
     assert_eq!(burst(&policies, &three, 3).await, (3, vec![], 0));
@@ -60,7 +52,7 @@ async fn each_policy_has_its_own_cost_and_its_own_wait() {
 /// A policy with these settings, beside one that paces requests and lets them wait.
 fn beside_a_pace(settings: &str) -> Policies {
     let pace = "{ name = 'pace', limit = 5, period = '1s', max_wait = '500ms' }";
-    policies(&format!("policy = [{pace}, {{ name = 'other', {settings} }}]"))
+    policies(&format!("{pace}, {{ name = 'other', {settings} }}"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,12 +94,8 @@ async fn a_policy_that_needs_the_longest_wait_says_whether_it_may_be_reserved() 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_hangs_up_gives_back_under_every_policy() {
     let policies = policies(
-        "
-        policy = [
-            { name = 'a', limit = 2, period = '1s', max_wait = '2s' },
-            { name = 'b', limit = 9, period = '1h', cost = 2 },
-        ]
-        ",
+        "{ name = 'a', limit = 2, period = '1s', max_wait = '2s' },
+         { name = 'b', limit = 9, period = '1h', cost = 2 },",
     );
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 2).await, (2, vec![], 0));
@@ -124,14 +112,10 @@ async fn a_request_that_hangs_up_gives_back_under_every_policy() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_tasks_at_once_take_no_more_than_every_policy_has() {
     let policies = Arc::new(policies(
-        "
-        policy = [
-            { name = 'a', limit = 40, period = '1h', key = 'header:x-user' },
-            { name = 'b', algorithm = 'sliding_log', limit = 100, period = '1h' },
-            { name = 'c', algorithm = 'sliding_window', limit = 90, period = '1h', cost = 2, \
-              match = { header = 'x-heavy' } },
-        ]
-        ",
+        "{ name = 'a', limit = 40, period = '1h', key = 'header:x-user' },
+         { name = 'b', algorithm = 'sliding_log', limit = 100, period = '1h' },
+         { name = 'c', algorithm = 'sliding_window', limit = 90, period = '1h', cost = 2, \
+           match = { header = 'x-heavy' } },",
     ));
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..8 {
@@ -153,12 +137,8 @@ async fn many_tasks_at_once_take_no_more_than_every_policy_has() {
 #[tokio::test(start_paused = true)]
 async fn javas_limiter_is_asked_on_its_own_and_gives_back() {
     let policies = policies(
-        "
-        policy = [
-            { name = 'java', algorithm = 'redisson', limit = 5, period = '1h' },
-            { name = 'mine', limit = 3, period = '1h' },
-        ]
-        ",
+        "{ name = 'java', algorithm = 'redisson', limit = 5, period = '1h' },
+         { name = 'mine', limit = 3, period = '1h' },",
     );
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 4).await, (3, vec![], 1));
@@ -184,9 +164,8 @@ async fn a_charge_of_another_limiter_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_decision_reports_every_policy() {
-    let waits =
-        "{ name = 'waits', limit = 2, period = '1s', max_wait = '1s', match = '/slow' },\n]";
-    let policies = policies(&TWO.replace(']', waits));
+    let waits = "{ name = 'waits', limit = 2, period = '1s', max_wait = '1s', match = '/slow' }";
+    let policies = policies(&format!("{TWO} {waits}"));
     let told = |decision: &tower_sluice::Decision| -> Vec<_> {
         let each = decision.policies();
         each.map(|one| (one.name().to_owned(), one.remaining(), one.is_admitted())).collect()

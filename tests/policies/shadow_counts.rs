@@ -20,12 +20,8 @@ async fn a_refusal_that_a_policy_in_force_makes_anyway_is_counted() {
     }
 }
 
-const TWO: &str = "
-    policy = [
-        { name = 'a', limit = 2, period = '1s', max_wait = '500ms' },
-        { name = 'b', limit = 4, period = '1h', shadow = true },
-    ]
-";
+const TWO: &str = "{ name = 'a', limit = 2, period = '1s', max_wait = '500ms' },
+     { name = 'b', limit = 4, period = '1h', shadow = true },";
 
 #[tokio::test(start_paused = true)]
 async fn switches_count_what_would_have_been() {

@@ -9,16 +9,13 @@ use super::*;
 use support::proxy::{Fault, Proxy};
 use support::{NOWHERE, Server};
 
-const ON_ERROR: &str = "
-    policy = [
-        { name = 'deny', limit = 5, period = '1h', match = { path = ['/deny', '/both'] } },
-        { name = 'allow', limit = 5, period = '1h', on_error = 'allow', \
-          match = { path = ['/allow', '/both', '/share'] } },
-        { name = 'local', limit = 5, period = '1h', key = 'header:x-user', \
-          on_error = { local = 2 }, match = { path = ['/local', '/share'] } },
-        { name = 'watched', limit = 5, period = '1h', shadow = true, match = '/shadow' },
-    ]
-";
+const ON_ERROR: &str =
+    "{ name = 'deny', limit = 5, period = '1h', match = { path = ['/deny', '/both'] } },
+     { name = 'allow', limit = 5, period = '1h', on_error = 'allow', \
+       match = { path = ['/allow', '/both', '/share'] } },
+     { name = 'local', limit = 5, period = '1h', key = 'header:x-user', \
+       on_error = { local = 2 }, match = { path = ['/local', '/share'] } },
+     { name = 'watched', limit = 5, period = '1h', shadow = true, match = '/shadow' },";
 
 #[tokio::test]
 async fn while_the_store_is_away_each_row_says_what_happens() {

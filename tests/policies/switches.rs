@@ -5,12 +5,8 @@ use tower_sluice::limiter::Switch;
 
 use super::*;
 
-const TWO: &str = "
-    policy = [
-        { name = 'a', limit = 2, period = '1h' },
-        { name = 'b', limit = 4, period = '1h' },
-    ]
-";
+const TWO: &str = "{ name = 'a', limit = 2, period = '1h' },
+     { name = 'b', limit = 4, period = '1h' },";
 
 /// The units left of both policies.
 async fn both(policies: &Policies) -> (u64, u64) {
@@ -71,12 +67,8 @@ async fn what_passes_since_a_policy_is_off_is_shown_under_its_name() {
 #[tokio::test(start_paused = true)]
 async fn a_shadow_neither_refuses_nor_delays_while_the_others_do() {
     let policies = policies(
-        "
-        policy = [
-            { name = 'watched', limit = 2, period = '1s', max_wait = '1s', shadow = true },
-            { name = 'enforced', limit = 5, period = '1h' },
-        ]
-        ",
+        "{ name = 'watched', limit = 2, period = '1s', max_wait = '1s', shadow = true },
+         { name = 'enforced', limit = 5, period = '1h' },",
     );
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 7).await, (5, vec![], 2));
@@ -135,12 +127,8 @@ async fn a_policy_refuses_no_request_without_its_key_unless_it_is_on() {
 #[tokio::test(start_paused = true)]
 async fn a_shadow_without_its_key_is_counted_beside_a_policy_in_force() {
     let policies = policies(
-        "
-        policy = [
-            { name = 'watched', limit = 1, period = '1s', key = 'header:x', shadow = true },
-            { name = 'enforced', limit = 1, period = '1h' },
-        ]
-        ",
+        "{ name = 'watched', limit = 1, period = '1s', key = 'header:x', shadow = true },
+         { name = 'enforced', limit = 1, period = '1h' },",
     );
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 2).await, (1, vec![], 1));

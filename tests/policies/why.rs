@@ -7,16 +7,12 @@ use super::*;
 use support::NOWHERE;
 
 /// A policy of each kind that goes on, alone and with others.
-const GO_ON: &str = "
-    policy = [
-        { name = 'open', limit = 5, period = '1h', on_error = 'allow', \
-          match = { path = ['/open', '/both'] } },
-        { name = 'share', limit = 5, period = '1h', on_error = { local = 2 }, \
-          match = { path = ['/share', '/both', '/shares'] } },
-        { name = 'other', limit = 5, period = '1h', on_error = { local = 9 }, \
-          match = { path = ['/shares'] } },
-    ]
-";
+const GO_ON: &str = "{ name = 'open', limit = 5, period = '1h', on_error = 'allow', \
+       match = { path = ['/open', '/both'] } },
+     { name = 'share', limit = 5, period = '1h', on_error = { local = 2 }, \
+       match = { path = ['/share', '/both', '/shares'] } },
+     { name = 'other', limit = 5, period = '1h', on_error = { local = 9 }, \
+       match = { path = ['/shares'] } },";
 
 /// A pool of a port that nobody listens to.
 fn away() -> Pool {

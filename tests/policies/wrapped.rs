@@ -41,12 +41,8 @@ async fn a_deny_cache_repeats_no_refusal_of_another_table_or_switch() {
 #[tokio::test(start_paused = true)]
 async fn a_deny_cache_repeats_no_refusal_of_a_longer_body() {
     let policies = policies(
-        "
-        policy = [
-            { name = 'requests', limit = 100, period = '1h' },
-            { name = 'bytes', limit = 10, period = '1h', cost = 'content_length_kb' },
-        ]
-        ",
+        "{ name = 'requests', limit = 100, period = '1h' },
+         { name = 'bytes', limit = 10, period = '1h', cost = 'content_length_kb' },",
     );
     let cached = policies.clone().deny_cache();
     let told = async |length: &str| {
@@ -64,13 +60,9 @@ async fn a_deny_cache_repeats_no_refusal_of_a_longer_body() {
 // Case 127.
 #[tokio::test]
 async fn debug_output_of_no_type_of_policies_shows_a_key() {
-    let table = "
-        policy = [
-            { name = 'paths', limit = 1, period = '1h', key = 'path' },
-            { name = 'keys', limit = 1, period = '1h', key = 'header:x-api-key', \
-              match = { name = 'named' } },
-        ]
-    ";
+    let table = "{ name = 'paths', limit = 1, period = '1h', key = 'path' },
+         { name = 'keys', limit = 1, period = '1h', key = 'header:x-api-key', \
+           match = { name = 'named' } },";
     let events = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&events);
     let policies = Policies::builder().on_decision(move |event| {
