@@ -58,11 +58,8 @@ async fn requests_without_a_key_are_counted_and_warned_of_once() {
     let limit = layer(limiter.clone(), by_api_key("x-api-key"));
     let (status, body) = ask(&limit, 5).await;
     assert_eq!((status, body.as_str()), (400, "request has no header x-api-key to limit by"));
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=undecided}": 5,
-        "errors_total{kind=request}": 5,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=undecided}": 5,
+        "errors_total{kind=request}": 5);
     let said = lines.take();
     let warnings: Vec<_> = said.iter().filter(|line| line.starts_with("WARN")).collect();
     let [warning] = warnings[..] else { panic!("{said:#?}") };
@@ -86,11 +83,8 @@ async fn a_missing_peer_is_a_fault_of_the_application() {
     let limit = layer(bucket().metrics("api"), ClientIp::new());
     // What the operator has to do is none of the caller's business.
     assert_eq!(ask(&limit, 3).await, (400, String::from("request has no key to limit by")));
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=undecided}": 3,
-        "errors_total{kind=configuration}": 3,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=undecided}": 3,
+        "errors_total{kind=configuration}": 3);
     let warning = lines.of("fault");
     let why = "no peer address: serve with into_make_service_with_connect_info";
     assert!(warning.len() == 1 && warning[0].contains(why), "{warning:?}");
@@ -108,13 +102,8 @@ async fn off_warns_of_nothing_and_a_shadow_counts_what_it_would_refuse() {
     assert_eq!(lines.of("fault").len(), 0);
     switch.set(SwitchMode::Shadow);
     assert_eq!(ask(&limit, 3).await.0, 200);
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=undecided}": 3,
-        "errors_total{kind=request}": 3,
-        "shadow_refusals_total": 3,
-        "switched_off_total": 2,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=undecided}": 3,
+        "errors_total{kind=request}": 3, "shadow_refusals_total": 3, "switched_off_total": 2);
     let warning = lines.of("fault");
     assert!(warning.len() == 1 && warning[0].contains("admitted=true"), "{warning:?}");
     assert!(warning[0].contains("request has no key to limit by"), "{warning:?}");

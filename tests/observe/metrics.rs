@@ -27,13 +27,9 @@ async fn each_charge_counts_once_by_its_outcome() {
         // Nothing is left of a wait of half a second after the pause.
         let _ = limiter.check(&one().max_wait(SECOND - SECOND / 2)).await;
     }
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=admitted}": 1,
-        "decisions_total{outcome=denied}": 4,
-        "decisions_total{outcome=undecided}": 1,
-        "errors_total{kind=capacity}": 1,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 1,
+        "decisions_total{outcome=denied}": 4, "decisions_total{outcome=undecided}": 1,
+        "errors_total{kind=capacity}": 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,15 +84,9 @@ async fn what_nobody_decided_is_counted_apart() {
     limiter.check(&one()).await.unwrap_err();
     switch.set(SwitchMode::Off);
     let _ = limiter.check(&one()).await.unwrap();
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=admitted}": 1,
-        "decisions_total{outcome=undecided}": 1,
-        "errors_total{kind=infrastructure}": 1,
-        "errors_total{kind=saturation}": 1,
-        "fail_open_total": 1,
-        "switched_off_total": 1,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 1,
+        "decisions_total{outcome=undecided}": 1, "errors_total{kind=infrastructure}": 1,
+        "errors_total{kind=saturation}": 1, "fail_open_total": 1, "switched_off_total": 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,14 +97,9 @@ async fn a_fallback_decides_and_its_cause_is_an_error() {
     let limiter = store.or_else(share).metrics("api");
     let _ = limiter.check(&one()).await.unwrap();
     let _ = limiter.check(&one()).await.unwrap();
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=admitted}": 1,
-        "decisions_total{outcome=denied}": 1,
-        "errors_total{kind=infrastructure}": 1,
-        "errors_total{kind=saturation}": 1,
-        "fallbacks_total": 2,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 1,
+        "decisions_total{outcome=denied}": 1, "errors_total{kind=infrastructure}": 1,
+        "errors_total{kind=saturation}": 1, "fallbacks_total": 2);
 }
 
 /// Under the outcome that it would have been.
@@ -126,15 +111,10 @@ async fn a_shadow_counts_what_would_have_been() {
     for _ in 0..5 {
         assert!(limiter.check(&one().max_wait(SECOND)).await.unwrap().is_admitted());
     }
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=admitted}": 1,
-        "decisions_total{outcome=delayed}": 1,
-        "decisions_total{outcome=denied}": 2,
-        "decisions_total{outcome=undecided}": 1,
-        "errors_total{kind=infrastructure}": 1,
-        "shadow_refusals_total": 3,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 1,
+        "decisions_total{outcome=delayed}": 1, "decisions_total{outcome=denied}": 2,
+        "decisions_total{outcome=undecided}": 1, "errors_total{kind=infrastructure}": 1,
+        "shadow_refusals_total": 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,10 +147,8 @@ async fn two_limiters_of_one_name_count_together() {
     for limiter in [&first, &first, &second] {
         let _ = limiter.check(&one()).await.unwrap();
     }
-    assert_counts!(recorder,
-        "decisions_total{outcome=admitted}": 2,
-        "decisions_total{outcome=denied}": 1,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 2,
+        "decisions_total{outcome=denied}": 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,12 +182,8 @@ async fn peeks_and_operations_pass_uncounted() {
     let reservation = limiter.check(&one().cost(3)).await.unwrap().take_reservation().unwrap();
     limiter.settle(reservation, 1).unwrap();
     assert_eq!(scripted.settlements(), [(1, 1)]);
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=admitted}": 1,
-        "settled_units_total{units=charged}": 3,
-        "settled_units_total{units=given_back}": 2,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 1,
+        "settled_units_total{units=charged}": 3, "settled_units_total{units=given_back}": 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,21 +198,14 @@ async fn units_that_cannot_be_given_back_are_counted_as_lost() {
     for decision in &mut decisions {
         drop(limiter.settle(decision.take_reservation().unwrap(), 10).unwrap());
     }
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=admitted}": 2,
-        "settled_units_total{units=charged}": 200,
-        "settled_units_total{units=given_back}": 90,
-        "settled_units_total{units=lost}": 90,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 2,
+        "settled_units_total{units=charged}": 200, "settled_units_total{units=given_back}": 90,
+        "settled_units_total{units=lost}": 90);
     let taken = limiter.check(&one()).await.unwrap().take_reservation().unwrap();
     // More than was charged is neither given back nor lost.
     limiter.settle(taken, 5).unwrap().await.unwrap();
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=admitted}": 1,
-        "settled_units_total{units=charged}": 1,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 1,
+        "settled_units_total{units=charged}": 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,12 +214,8 @@ async fn units_that_could_not_be_taken_are_counted() {
     let limiter = Memory::new("api", FixedWindow::new(Quota::per_hour(10))).metrics("api");
     let taken = limiter.check(&one()).await.unwrap().take_reservation().unwrap();
     limiter.settle(taken, 15).unwrap().await.unwrap();
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=admitted}": 1,
-        "settled_units_total{units=charged}": 1,
-        "settled_units_total{units=not_taken}": 4,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 1,
+        "settled_units_total{units=charged}": 1, "settled_units_total{units=not_taken}": 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,11 +230,8 @@ async fn a_meter_of_ones_own_counts_in_a_closure() {
     for cost in [1, 2, 0] {
         let _ = limiter.check(&one().cost(cost)).await.unwrap();
     }
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=admitted}": 1,
-        "decisions_total{outcome=denied}": 1,
-    );
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 1,
+        "decisions_total{outcome=denied}": 1);
 }
 
 #[tokio::test(start_paused = true)]
