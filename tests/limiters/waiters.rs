@@ -128,24 +128,14 @@ mod in_policies {
 
     use super::*;
 
-    const ROWS: &str = "
-        [[policy]]
-        name = 'supplier'
-        limit = 50
-        burst = 1
-        period = '1s'
-        max_wait = '2s'
-    ";
+    const ROW: &str =
+        "{ name = 'supplier', limit = 50, burst = 1, period = '1s', max_wait = '2s' }";
+    const SECOND_ROW: &str = "{ name = 'everybody', limit = 3000, period = '1m', \
+        algorithm = 'sliding_log', max_wait = '2s', horizon = '60s' }";
 
-    const SECOND_ROW: &str = "
-        [[policy]]
-        name = 'everybody'
-        limit = 3000
-        period = '1m'
-        algorithm = 'sliding_log'
-        max_wait = '2s'
-        horizon = '60s'
-    ";
+    fn table(rows: &[&str]) -> Rows {
+        toml::from_str(&format!("policy = [{}]", rows.join(", "))).unwrap()
+    }
 
     /// Makes the charges of requests to these policies.
     pub(super) fn charges(policies: &Policies) -> impl Fn() -> Charge + Clone + Send + use<> {
@@ -158,24 +148,15 @@ mod in_policies {
 
     /// One policy alone, and two that decide together.
     fn tables() -> [Rows; 2] {
-        [ROWS.to_owned(), format!("{ROWS}{SECOND_ROW}")].map(|rows| toml::from_str(&rows).unwrap())
+        [table(&[ROW]), table(&[ROW, SECOND_ROW])]
     }
 
     /// The same at ten a minute.
     pub(super) fn slow_tables() -> [Rows; 2] {
         let row = |name| {
-            format!(
-                "[[policy]]
-                name = '{name}'
-                limit = 10
-                burst = 1
-                period = '1m'
-                max_wait = '50m'
-                "
-            )
+            format!("{{ name = '{name}', limit = 10, burst = 1, period = '1m', max_wait = '50m' }}")
         };
-        [row("supplier"), row("supplier") + &row("everybody")]
-            .map(|rows| toml::from_str(&rows).unwrap())
+        [table(&[&row("supplier")]), table(&[&row("supplier"), &row("everybody")])]
     }
 
     #[tokio::test(start_paused = true)]

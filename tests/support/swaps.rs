@@ -19,19 +19,8 @@ pub fn table(limit: u64, algorithm: &str) -> Rows {
     // A window that no test meets the end of.
     let period = if algorithm == "fixed_window" { "10000h" } else { "1h" };
     let text = format!(
-        "
-        [[policy]]
-        name = 'a'
-        algorithm = '{algorithm}'
-        limit = {limit}
-        period = '{period}'
-
-        [[policy]]
-        name = 'b'
-        limit = 1000000000
-        period = '1h'
-        match = {{ path = '/b' }}
-        "
+        "policy = [{{ name = 'a', algorithm = '{algorithm}', limit = {limit}, period = '{period}' }},
+                   {{ name = 'b', limit = 1000000000, period = '1h', match = '/b' }}]"
     );
     toml::from_str(&text).expect("rows")
 }
