@@ -91,8 +91,7 @@ async fn readiness_comes_after_admission() {
     let limiter = Scripted::new().wait(SECOND);
     let service = layer(&limiter).max_wait(HOUR).layer(inner);
     handle.allow(0);
-    let mut call = task::spawn(service.oneshot("hello"));
-    assert_pending!(call.poll());
+    let mut call = held_up(service.oneshot("hello"));
     tokio::time::advance(2 * SECOND).await;
     // The request is admitted. Only the inner service is not ready.
     assert_pending!(call.poll());
@@ -111,10 +110,8 @@ async fn a_request_that_never_reaches_inner_is_refunded() {
     let service = layer(&limiter).max_wait(HOUR).layer(inner);
     // The callers leave while the inner service is not ready.
     handle.allow(0);
-    let mut admitted = task::spawn(service.clone().oneshot("admitted"));
-    assert_pending!(admitted.poll());
-    let mut waited = task::spawn(service.clone().oneshot("waited"));
-    assert_pending!(waited.poll());
+    let admitted = held_up(service.clone().oneshot("admitted"));
+    let mut waited = held_up(service.clone().oneshot("waited"));
     tokio::time::advance(2 * SECOND).await;
     assert_pending!(waited.poll());
     assert!(limiter.refunds().is_empty());
@@ -242,4 +239,12 @@ fn layer_and_future_are_what_frameworks_need() {
     let call = service.call("hello");
     sent(&call);
     assert!(size_of_val(&call) <= 1_024, "{}", size_of_val(&call));
+}
+
+/// Begins a future, which has to wait.
+#[track_caller]
+fn held_up<F: Future<Output: std::fmt::Debug>>(future: F) -> task::Spawn<F> {
+    let mut task = task::spawn(future);
+    assert_pending!(task.poll());
+    task
 }

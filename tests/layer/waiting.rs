@@ -8,8 +8,7 @@ async fn a_reserved_request_is_never_early_and_does_not_ask_again() {
     let limiter = Scripted::new().wait(Duration::from_millis(200));
     let (service, inner) = gate(&limiter);
     let begun = Instant::now();
-    let mut call = task::spawn(service.oneshot("hello"));
-    assert_pending!(call.poll());
+    let mut call = held_up(service.oneshot("hello"));
     tokio::time::advance(Duration::from_millis(199)).await;
     assert_pending!(call.poll());
     assert_eq!(inner.polled(), 0);
@@ -24,8 +23,7 @@ async fn a_delayed_request_holds_no_permit() {
     let inner = ConcurrencyLimit::new(Strict::default(), 1);
     let limiter = Scripted::new().wait(HOUR).allow().allow();
     let service = layer(&limiter).max_wait(HOUR).layer(inner);
-    let mut delayed = task::spawn(service.clone().oneshot("late"));
-    assert_pending!(delayed.poll());
+    let _delayed = held_up(service.clone().oneshot("late"));
     let begun = Instant::now();
     service.clone().oneshot("first").await.unwrap();
     service.oneshot("second").await.unwrap();
@@ -37,8 +35,7 @@ async fn dropped_waiter_is_refunded_once() {
     let limiter = Scripted::new().allow().wait(SECOND);
     let (service, _) = gate(&limiter);
     service.clone().oneshot("hello").await.unwrap();
-    let mut call = task::spawn(service.oneshot("hello"));
-    assert_pending!(call.poll());
+    let call = held_up(service.oneshot("hello"));
     tokio::time::advance(SECOND / 2).await;
     drop(call);
     assert_eq!(limiter.refunds(), [1]);
@@ -49,8 +46,7 @@ async fn dropped_waiter_is_refunded_once() {
 async fn a_waiter_whose_slot_has_come_is_not_refunded() {
     let limiter = Scripted::new().wait(SECOND);
     let (service, _) = gate(&limiter);
-    let mut call = task::spawn(service.oneshot("hello"));
-    assert_pending!(call.poll());
+    let call = held_up(service.oneshot("hello"));
     tokio::time::advance(SECOND).await;
     drop(call);
     assert!(limiter.refunds().is_empty());
@@ -93,8 +89,7 @@ async fn a_script_reserves_no_longer_wait_than_it_is_asked_for() {
 async fn beyond_max_waiters_nobody_waits() {
     let limiter = Scripted::new().wait(SECOND).deny(SECOND).wait(SECOND);
     let service = layer(&limiter).max_wait(HOUR).max_waiters(1).layer(Strict::default());
-    let mut first = task::spawn(service.clone().oneshot("first"));
-    assert_pending!(first.poll());
+    let first = held_up(service.clone().oneshot("first"));
     soon(service.clone().oneshot("second")).await.unwrap_err();
     first.await.unwrap();
     service.oneshot("third").await.unwrap();
@@ -112,8 +107,7 @@ async fn a_place_is_given_back_unless_the_answer_is_a_wait() {
     assert_pending!(admitted.poll());
     soon(service.clone().oneshot("undecided")).await.unwrap_err();
     soon(service.clone().oneshot("denied")).await.unwrap_err();
-    let mut waiting = task::spawn(service.oneshot("waits"));
-    assert_pending!(waiting.poll());
+    let _waiting = held_up(service.oneshot("waits"));
     assert!(limiter.charges().iter().all(|charge| charge.longest_wait() == Some(HOUR)));
 }
 
@@ -218,8 +212,7 @@ async fn waiters_are_released_in_their_order() {
     let service = layer(&limiter).max_wait(HOUR).layer(inner);
     let calls: Vec<_> = (1..=1_000)
         .map(|place| {
-            let mut call = task::spawn(service.clone().oneshot(place));
-            assert_pending!(call.poll());
+            let call = held_up(service.clone().oneshot(place));
             tokio::spawn(call)
         })
         .collect();

@@ -50,8 +50,7 @@ async fn acquire_asks_once_if_it_may_not_wait_and_not_for_ever() {
 async fn dropped_acquire_gives_its_slot_back() {
     let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_second(1)));
     limiter.acquire("job").await.unwrap();
-    let mut waiting = task::spawn(limiter.acquire("job"));
-    assert_pending!(waiting.poll());
+    let waiting = held_up(limiter.acquire("job"));
     let reset = || async {
         let peek = limiter.check(&Charge::new("job").cost(0)).await;
         peek.unwrap().reset_after().unwrap()
@@ -109,8 +108,7 @@ async fn only_so_many_callers_wait() {
         let refusal = limiter.acquire("other").await.unwrap_err();
         assert_eq!(refusal.retry_after(), Some(25 * SECOND));
         limiter.acquire("free").await.unwrap();
-        let mut more = task::spawn(limiter.acquire("other").max_waiters(1_025));
-        assert_pending!(more.poll());
+        let more = held_up(limiter.acquire("other").max_waiters(1_025));
         drop(waiting.remove(0));
         drop(more);
         let next = limiter.check(&Charge::new("other").max_wait(60 * SECOND)).await.unwrap();

@@ -574,3 +574,11 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     hides(&reply);
     reply.await.unwrap();
 }
+
+/// Begins a future, which has to wait.
+#[track_caller]
+fn held_up<F: Future<Output: std::fmt::Debug>>(future: F) -> task::Spawn<F> {
+    let mut task = task::spawn(future);
+    assert_pending!(task.poll());
+    task
+}

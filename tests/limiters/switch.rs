@@ -51,8 +51,7 @@ async fn what_is_on_its_way_is_decided_as_it_was_asked() {
         Ok(Decision::new(Outcome::Deny { retry_after: None }))
     };
     let limiter = denies.switch(&switch);
-    let mut asked = task::spawn(limiter.check(&one()));
-    assert_pending!(asked.poll());
+    let asked = held_up(limiter.check(&one()));
     switch.set(SwitchMode::Off);
     let off = limiter.check(&one());
     switch.set(SwitchMode::Shadow);
@@ -68,8 +67,7 @@ async fn a_request_that_waits_keeps_its_slot() {
     let (store, switch) = (Scripted::new().wait(SECOND), Switch::new());
     let limiter = store.clone().switch(&switch);
     let begun = Instant::now();
-    let mut waiter = task::spawn(limiter.acquire(one()));
-    assert_pending!(waiter.poll());
+    let waiter = held_up(limiter.acquire(one()));
     switch.set(SwitchMode::Off);
     let mut decision = waiter.await.unwrap();
     assert_eq!(begun.elapsed(), SECOND);

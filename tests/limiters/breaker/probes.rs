@@ -59,8 +59,7 @@ async fn a_probe_whose_caller_leaves_makes_room_for_the_next() {
     let (store, limiter, breaker) = opened(Breaker::new()).await;
     advance(PAUSE).await;
     for _ in 0..100 {
-        let mut left = task::spawn(limiter.check(&Charge::new("hangs")));
-        assert_pending!(left.poll());
+        let _left = held_up(limiter.check(&Charge::new("hangs")));
         assert_eq!(ask(&limiter, "well").await.unwrap_err().kind(), ErrorKind::Infrastructure);
     }
     // One that is never polled takes no place.
@@ -95,8 +94,7 @@ async fn after_a_saturated_probe_fail_open_does_not_admit() {
     ask(&gate, "busy").await.unwrap_err();
     for _ in 0..100 {
         // Others ask while a probe is under way.
-        let mut probe = task::spawn(limiter.check(&Charge::new("hangs")));
-        assert_pending!(probe.poll());
+        let probe = held_up(limiter.check(&Charge::new("hangs")));
         assert_eq!(ask(&gate, "well").await.unwrap_err().kind(), ErrorKind::Saturation);
         drop(probe);
         ask(&gate, "busy").await.unwrap_err();
@@ -121,11 +119,9 @@ async fn after_a_saturated_probe_fail_open_does_not_admit() {
 async fn a_saturated_probe_that_was_given_up_keeps_no_gate_open() {
     let (_, limiter, _) = opened(Breaker::new()).await;
     advance(PAUSE).await;
-    let mut probe = task::spawn(limiter.check(&Charge::new("busy after ms 800")));
-    assert_pending!(probe.poll());
+    let probe = held_up(limiter.check(&Charge::new("busy after ms 800")));
     advance(SECOND * 6 / 10).await;
-    let mut later = task::spawn(limiter.check(&Charge::new("hangs")));
-    assert_pending!(later.poll());
+    let _later = held_up(limiter.check(&Charge::new("hangs")));
     assert_eq!(ask(&limiter, "well").await.unwrap_err().kind(), ErrorKind::Infrastructure);
     advance(SECOND * 3 / 10).await;
     probe.await.unwrap_err();
@@ -149,8 +145,7 @@ async fn a_probe_that_the_store_refuses_closes_it() {
 async fn a_probe_that_never_returns_is_given_up() {
     let (store, limiter, breaker) = opened(Breaker::new()).await;
     advance(PAUSE).await;
-    let mut hanging = task::spawn(limiter.check(&Charge::new("hangs")));
-    assert_pending!(hanging.poll());
+    let hanging = held_up(limiter.check(&Charge::new("hangs")));
     advance(SECOND / 2 - Duration::from_millis(1)).await;
     ask(&limiter, "well").await.unwrap_err();
     advance(Duration::from_millis(2)).await;
@@ -165,11 +160,9 @@ async fn a_probe_that_never_returns_is_given_up() {
 async fn an_answer_to_a_probe_that_was_given_up_closes_it() {
     let (_, limiter, breaker) = opened(Breaker::new()).await;
     advance(PAUSE).await;
-    let mut late = task::spawn(limiter.check(&Charge::new("takes ms 800")));
-    assert_pending!(late.poll());
+    let late = held_up(limiter.check(&Charge::new("takes ms 800")));
     advance(SECOND * 6 / 10).await;
-    let mut later = task::spawn(limiter.check(&Charge::new("hangs")));
-    assert_pending!(later.poll());
+    let _later = held_up(limiter.check(&Charge::new("hangs")));
     advance(SECOND * 3 / 10).await;
     let _ = late.await.unwrap();
     assert_eq!(breaker.state(), BreakerState::Closed);
@@ -180,8 +173,7 @@ async fn an_answer_to_a_probe_that_was_given_up_closes_it() {
 async fn calls_that_began_before_it_opened_change_nothing() {
     let (store, breaker) = (Store::default(), Breaker::new());
     let limiter = store.limiter().breaker(breaker.clone());
-    let mut before = task::spawn(limiter.check(&Charge::new("takes ms 50")));
-    assert_pending!(before.poll());
+    let before = held_up(limiter.check(&Charge::new("takes ms 50")));
     for _ in 0..5 {
         ask(&limiter, "away").await.unwrap_err();
     }

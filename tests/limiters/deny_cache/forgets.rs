@@ -63,8 +63,7 @@ async fn an_admission_of_a_smaller_charge_is_seen() {
 async fn a_waiter_that_leaves_opens_its_key() {
     let limiter = slow().deny_cache();
     let _ = limiter.check(&one()).await.unwrap();
-    let mut waiter = task::spawn(limiter.acquire("key"));
-    assert_pending!(waiter.poll());
+    let waiter = held_up(limiter.acquire("key"));
     let refused = limiter.check(&one()).await.unwrap();
     assert_eq!(refused.retry_after(), Some(2 * SECOND));
     drop(waiter);
@@ -190,8 +189,7 @@ async fn a_refusal_that_a_refund_or_a_reset_overtakes_is_not_kept() {
         let limiter = inner.clone().deny_cache().max_age(Duration::MAX);
         let mut admitted = limiter.check(&one()).await.unwrap();
         inner.hold(true);
-        let mut refused = task::spawn(limiter.check(&one()));
-        assert_pending!(refused.poll());
+        let refused = held_up(limiter.check(&one()));
         inner.hold(false);
         if is_refunded {
             assert!(limiter.refund(admitted.take_reservation().unwrap()).is_ok());
@@ -213,10 +211,8 @@ async fn a_reset_forgets_when_it_is_answered() {
         let limiter = inner.clone().deny_cache().max_age(Duration::MAX);
         let _ = limiter.check(&one()).await.unwrap();
         inner.hold(true);
-        let mut refused = task::spawn(limiter.check(&one()));
-        assert_pending!(refused.poll());
-        let mut reset = task::spawn(limiter.reset(one()));
-        assert_pending!(reset.poll());
+        let refused = held_up(limiter.check(&one()));
+        let reset = held_up(limiter.reset(one()));
         inner.hold(false);
         inner.release();
         assert!(!refused.await.unwrap().is_admitted());
@@ -239,10 +235,8 @@ async fn what_is_refused_beside_a_check_that_is_dropped_is_kept_for_100_ms() {
         let inner = Late::new();
         let limiter = inner.clone().deny_cache().max_age(HOUR);
         inner.hold(true);
-        let mut first = task::spawn(limiter.check(&one()));
-        assert_pending!(first.poll());
-        let mut second = task::spawn(limiter.check(&one()));
-        assert_pending!(second.poll());
+        let first = held_up(limiter.check(&one()));
+        let second = held_up(limiter.check(&one()));
         inner.hold(false);
         if is_answered_before {
             assert!(!refused_from_cache(&limiter, "key").await);

@@ -22,8 +22,7 @@ async fn with_a_lease(spent: u64) -> Leased {
 async fn refilling() -> (Leased, Spawn<<Lease<Inner> as Limiter>::Future>) {
     let (limiter, inner, memory) = hot(LIMIT).await;
     inner.close();
-    let mut waiter = task::spawn(limiter.check(&Charge::new("hot")));
-    assert_pending!(waiter.poll());
+    let waiter = held_up(limiter.check(&Charge::new("hot")));
     yield_now().await;
     ((limiter, inner, memory), waiter)
 }
@@ -105,8 +104,7 @@ async fn another_quota_of_the_key_ends_its_lease() {
 async fn a_refill_under_another_quota_is_returned() {
     let ((limiter, inner, memory), waiter) = refilling().await;
     let plan = Charge::new("hot").quota(Quota::per_hour(2 * LIMIT));
-    let mut upgraded = task::spawn(limiter.check(&plan));
-    assert_pending!(upgraded.poll());
+    let upgraded = held_up(limiter.check(&plan));
     inner.open();
     assert!(upgraded.await.unwrap().is_admitted());
     assert!(waiter.await.unwrap().is_admitted());
@@ -255,8 +253,7 @@ async fn a_reset_forgets_no_units_of_other_keys() {
 #[tokio::test(start_paused = true)]
 async fn reset_forgets_units_on_their_way() {
     let ((limiter, inner, memory), waiter) = refilling().await;
-    let mut reset = task::spawn(limiter.reset("hot"));
-    assert_pending!(reset.poll());
+    let reset = held_up(limiter.reset("hot"));
     // Until the reset has ended, every charge asks alone.
     for _ in 0..20 {
         assert_pending!(task::spawn(limiter.check(&Charge::new("hot"))).poll());
@@ -276,8 +273,7 @@ async fn reset_forgets_units_on_their_way() {
 async fn after_a_reset_in_doubt_nothing_is_leased_for_a_while() {
     let (limiter, inner, _) = hot(LIMIT).await;
     inner.close();
-    let mut reset = task::spawn(limiter.reset("hot"));
-    assert_pending!(reset.poll());
+    let reset = held_up(limiter.reset("hot"));
     drop(reset);
     inner.open();
     for _ in 0..50 {

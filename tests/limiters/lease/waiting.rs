@@ -205,8 +205,7 @@ async fn a_charge_without_time_after_a_refused_refill_blames_no_store() {
     for (is_refused, kind) in [(true, ErrorKind::Saturation), (false, ErrorKind::Infrastructure)] {
         inner.clear();
         inner.close();
-        let mut call = task::spawn(limiter.check(&Charge::new("hot")));
-        assert_pending!(call.poll());
+        let mut call = held_up(limiter.check(&Charge::new("hot")));
         if is_refused {
             let others = Charge::new("hot").cost(2_000 - WARM);
             assert!(memory.check(&others).await.unwrap().is_admitted());
@@ -251,11 +250,9 @@ async fn a_charge_with_much_time_does_not_fail_with_one_that_had_little() {
 async fn units_of_a_slow_refill_go_only_to_those_who_asked_in_time() {
     let (limiter, inner, memory) = hot(1_000_000).await;
     inner.close();
-    let mut early = task::spawn(limiter.check(&Charge::new("hot")));
-    assert_pending!(early.poll());
+    let early = held_up(limiter.check(&Charge::new("hot")));
     sleep(VALIDITY + Duration::from_millis(1)).await;
-    let mut late = task::spawn(limiter.check(&Charge::new("hot")));
-    assert_pending!(late.poll());
+    let late = held_up(limiter.check(&Charge::new("hot")));
     inner.open();
     assert!(early.await.unwrap().is_admitted() && late.await.unwrap().is_admitted());
     assert_eq!(inner.costs(), [100, 1]);
