@@ -1,6 +1,5 @@
 //! The layer in an axum app, over real sockets.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,19 +18,13 @@ use tower_sluice::{
     Settle, by_head,
 };
 
+use super::serve;
 use support::Server;
 use support::faults::eventually;
 use support::http::get as ask;
 
 /// So long that nothing comes back while a test runs.
 const HOURLY: Quota = Quota::per_hour(2);
-
-async fn serve(app: Router) -> SocketAddr {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    tokio::spawn(async { axum::serve(listener, app).await });
-    address
-}
 
 /// A handler that counts how often it is reached.
 fn counting(reached: &Arc<AtomicU64>) -> axum::routing::MethodRouter {

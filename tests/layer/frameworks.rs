@@ -1,7 +1,6 @@
 //! One layer value serves them all: an axum app, a tonic server, a tonic client, a hyper client and
 //! a plain service; and a gRPC client sees what a gRPC client understands.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,14 +58,6 @@ async fn channel(address: SocketAddr) -> Channel {
     Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }
 
-async fn web() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let app = Router::new().route("/", get(async || "inner"));
-    tokio::spawn(async { axum::serve(listener, app).await });
-    address
-}
-
 type ByUserAgent = ByHead<fn(Head<'_>) -> &'static str>;
 
 /// Admits the first request of all, and five units in all.
@@ -82,7 +73,7 @@ fn one_layer() -> RateLimitLayer<Arc<Memory<TokenBucket>>, ByUserAgent, HttpResp
 #[tokio::test]
 async fn one_layer_value_serves_every_framework() {
     let layer = one_layer();
-    let open_web = web().await;
+    let open_web = super::serve(Router::new().route("/", get(async || "inner"))).await;
     let open_grpc = grpc(RateLimitLayer::new(
         Memory::new("open", TokenBucket::new(Quota::per_second(1_000_000))),
         Global,
@@ -90,10 +81,8 @@ async fn one_layer_value_serves_every_framework() {
     .await;
 
     // An axum app.
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let axum_at = listener.local_addr().unwrap();
     let app = Router::new().route("/", get(async || "inner")).layer(layer.clone());
-    tokio::spawn(async { axum::serve(listener, app).await });
+    let axum_at = super::serve(app).await;
     // A tonic server.
     let grpc_at = grpc(layer.clone()).await;
     // A tonic client.
@@ -107,9 +96,7 @@ async fn one_layer_value_serves_every_framework() {
         })
         .service(hyper);
     // A plain service.
-    let plain = layer.layer(tower::service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(String::from("inner")))
-    }));
+    let plain = layer.layer(tower::service_fn(super::inner));
 
     let ask_hyper = || {
         let request = Request::builder().uri(format!("http://{open_web}/"));
@@ -202,12 +189,10 @@ async fn a_wait_beyond_the_callers_timeout_is_refused_at_once() {
 
 #[tokio::test]
 async fn browsers_get_their_own_dialect_back() {
-    let inner = tower::service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(String::from("inner")))
-    });
     let layer = RateLimitLayer::new(Scripted::new().deny(Duration::from_secs(1)), Global);
     let request = Request::post("/").header("content-type", "application/grpc-web-text");
-    let response = layer.layer(inner).oneshot(request.body(()).unwrap()).await.unwrap();
+    let service = layer.layer(tower::service_fn(super::inner));
+    let response = service.oneshot(request.body(()).unwrap()).await.unwrap();
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "application/grpc-web-text");
     assert_eq!(response.headers()["grpc-status"], "8");

@@ -12,16 +12,13 @@ use tower_sluice::{
     Decision, Error, ErrorKind, HttpResponder, Outcome, RateLimitLayer, Refusal, Settle,
 };
 
-use super::grpc_call;
+use super::{grpc_call, inner};
 
 fn no_header() -> Error {
     Error::new(ErrorKind::Request, "no header x-user")
 }
 
 async fn status_of(limiter: Scripted, responder: HttpResponder) -> Response<String> {
-    let inner = tower::service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(String::from("inner")))
-    });
     let key = |request: &Request<()>| match request.uri().path() {
         "/missing" => Keyed::Missing(no_header()),
         _ => Keyed::Charge("key".into()),
@@ -30,7 +27,7 @@ async fn status_of(limiter: Scripted, responder: HttpResponder) -> Response<Stri
     let layer = RateLimitLayer::new(limiter, key).respond(responder);
     let uri = if missing { "/missing" } else { "/" };
     let request = Request::builder().uri(uri).body(()).unwrap();
-    layer.layer(inner).oneshot(request).await.unwrap()
+    layer.layer(tower::service_fn(inner)).oneshot(request).await.unwrap()
 }
 
 fn retry_after(response: &Response<String>) -> Option<&str> {
@@ -233,14 +230,12 @@ async fn a_body_can_say_what_status_and_headers_say() {
 async fn with_a_body_a_grpc_caller_waits_no_longer_than_its_timeout() {
     let limiter = Scripted::new().allow();
     let responder = HttpResponder::new().body(|refusal| refusal.to_string());
-    let inner =
-        tower::service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
     let layer = RateLimitLayer::new(limiter.clone(), Global)
         .max_wait(Duration::from_secs(9))
         .respond(responder);
     let mut request = grpc_call();
     request.headers_mut().insert("grpc-timeout", HeaderValue::from_static("300m"));
-    layer.layer(inner).oneshot(request).await.unwrap();
+    layer.layer(tower::service_fn(inner)).oneshot(request).await.unwrap();
     assert_eq!(limiter.charges()[0].longest_wait(), Some(Duration::from_millis(300)));
 }
 
@@ -251,8 +246,7 @@ async fn a_block_without_an_end_names_no_time() {
     use tower_sluice::{LimiterExt, Memory, Quota};
 
     let limiter = Memory::new("api", FixedWindow::new(Quota::per_hour(5)));
-    let inner = tower::service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    let service = RateLimitLayer::new(limiter.clone(), Global).layer(inner);
+    let service = RateLimitLayer::new(limiter.clone(), Global).layer(tower::service_fn(inner));
     for (time, field) in [(Duration::MAX, None), (Duration::from_secs(90), Some("90"))] {
         limiter.block("global", time).await.unwrap();
         let refused = service.clone().oneshot(Request::new(())).await.unwrap();
@@ -277,15 +271,12 @@ async fn a_responder_keeps_the_setters_before_it() {
         *response.status_mut() = StatusCode::IM_A_TEAPOT;
         response
     };
-    let inner = tower::service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(String::from("inner")))
-    });
     let limiter = Scripted::new().allow().never();
     let layer = RateLimitLayer::new(limiter.clone(), Global)
         .respond(HttpResponder::new().text())
         .settle(|_| Settle::Refund)
         .respond(teapot);
-    let service = layer.layer(inner);
+    let service = layer.layer(tower::service_fn(inner));
     assert_eq!(service.clone().oneshot(Request::new(())).await.unwrap().status(), 200);
     assert_eq!(limiter.refunds(), [0]);
     assert_eq!(service.oneshot(Request::new(())).await.unwrap().status(), 418);
@@ -314,10 +305,8 @@ async fn a_body_may_depend_on_the_request_and_admitted_responses_keep_their_fiel
             }
         });
     let limiter = Memory::new("api", FixedWindow::new(Quota::per_hour(1)).anchored());
-    let inner = tower::service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(String::from("inner")))
-    });
-    let service = RateLimitLayer::new(limiter, Global).respond(respond).layer(inner);
+    let service =
+        RateLimitLayer::new(limiter, Global).respond(respond).layer(tower::service_fn(inner));
     let ask = |accept| {
         let request = Request::get("/reports?page=2").header("accept", accept).body(()).unwrap();
         service.clone().oneshot(request)

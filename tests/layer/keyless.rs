@@ -1,7 +1,6 @@
 //! Requests without a key, or with an empty one: refused while the limit is in force, and admitted
 //! while a switch turns it off or a shadow watches.
 
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use http::{Request, Response};
@@ -14,10 +13,6 @@ use super::*;
 
 fn bucket() -> Memory<TokenBucket> {
     Memory::new("api", TokenBucket::new(Quota::per_hour(1_000)))
-}
-
-async fn inner(_: Request<()>) -> Result<Response<String>, Infallible> {
-    Ok(Response::new(String::from("inner")))
 }
 
 fn request(headers: &[(&str, &str)]) -> Request<()> {

@@ -1,7 +1,8 @@
 //! The promises of the layer to a tower service, with time paused and without Redis.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -247,4 +248,17 @@ fn held_up<F: Future<Output: std::fmt::Debug>>(future: F) -> task::Spawn<F> {
     let mut task = task::spawn(future);
     assert_pending!(task.poll());
     task
+}
+
+/// A service that answers every request.
+async fn inner(_: http::Request<()>) -> Result<http::Response<String>, Infallible> {
+    Ok(http::Response::new(String::from("inner")))
+}
+
+/// Serves an application on a port of its own.
+async fn serve(app: ::axum::Router) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async { ::axum::serve(listener, app).await });
+    address
 }

@@ -203,9 +203,7 @@ async fn the_caller_of_a_refused_upload_sees_429() {
     let app = axum::Router::new()
         .route("/", axum::routing::post(async |body: Bytes| body.len().to_string()))
         .layer(RateLimitLayer::new(limiter, Global).drain_refused());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async { axum::serve(listener, app).await });
+    let address = super::serve(app).await;
     let uploads = move || {
         let each = |number| upload(address, 16 << 20, number % 2 == 0);
         (0..UPLOADS).map(each).collect::<Vec<_>>()

@@ -1,7 +1,5 @@
 //! All styles over a real socket, admitted and refused.
 
-use std::net::SocketAddr;
-
 use axum::Router;
 use axum::routing::get;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -9,14 +7,8 @@ use tower_sluice::key::Global;
 use tower_sluice::{Memory, RateLimitLayer};
 
 use super::*;
+use crate::serve;
 use support::http::get as ask;
-
-async fn serve(app: Router) -> SocketAddr {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async { axum::serve(listener, app).await });
-    address
-}
 
 const NAMES: [&str; 9] = [
     "retry-after",
