@@ -18,6 +18,13 @@ use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders, Respond};
 use tower_sluice::{Decision, HttpResponder, Outcome, Quota, Refusal};
 
 const SECOND: Duration = Duration::from_secs(1);
+const STYLES: [HeaderStyle; 5] = [
+    HeaderStyle::Draft11,
+    HeaderStyle::Draft07,
+    HeaderStyle::Draft06,
+    HeaderStyle::Legacy,
+    HeaderStyle::LegacyEpoch,
+];
 
 /// 2026-01-01, to the second.
 const NEW_YEAR: Duration = Duration::from_secs(1_767_225_600);
