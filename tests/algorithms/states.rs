@@ -21,9 +21,9 @@ async fn broken_keys_fail_their_own_charges_only() {
         let call = Call::bucket(None, &["fine", "list", "corrupt", "list", "fine"]);
         let call = (0..5).fold(call, |call, _| call.check(cost, max_wait));
         let (_, entries) = call.on(&mut connection).await;
-        assert_eq!(entries[1], Entry::Failed(String::from("WRONGTYPE")), "cost {cost}");
-        assert_eq!(entries[2], Entry::Failed(String::from("CORRUPT")), "cost {cost}");
-        assert_eq!(entries[3], Entry::Failed(String::from("WRONGTYPE")), "cost {cost}");
+        assert_eq!(entries[1], Entry::failed("WRONGTYPE"), "cost {cost}");
+        assert_eq!(entries[2], Entry::failed("CORRUPT"), "cost {cost}");
+        assert_eq!(entries[3], Entry::failed("WRONGTYPE"), "cost {cost}");
         assert!([0, 3].contains(&entries[0].outcome()) && [0, 3].contains(&entries[4].outcome()));
     }
     assert_eq!(ask::<String>(&mut connection, "GET corrupt").await, "1.5");
@@ -40,7 +40,7 @@ async fn a_failed_write_fails_its_own_charge_only() {
     let (_, entries) = call.on(&mut connection).await;
     ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
     assert_eq!((entries[0].outcome(), entries[1].outcome()), (3, 0));
-    assert_eq!(entries[2], Entry::Failed(String::from("OOM")));
+    assert_eq!(entries[2], Entry::failed("OOM"));
     assert!(!ask::<bool>(&mut connection, "EXISTS new").await);
 }
 
@@ -55,12 +55,7 @@ async fn only_the_form_that_is_written_is_read() {
     for text in texts.split('|').chain([long.as_str()]) {
         cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
         let (_, entries) = Call::bucket(None, &["k"]).check(1, 0).on(&mut connection).await;
-        assert_eq!(
-            entries[0],
-            Entry::Failed(String::from("CORRUPT")),
-            "{:?}",
-            &text[..text.len().min(30)]
-        );
+        assert_eq!(entries[0], Entry::failed("CORRUPT"), "{:?}", &text[..text.len().min(30)]);
     }
     for text in ["0", "1", "-1", "9007199254740991", "1+1/3", "-1+1/3", "1767225600333333+2/3"] {
         cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
@@ -73,7 +68,7 @@ async fn only_the_form_that_is_written_is_read() {
             cmd("SET").arg("k").arg(text).exec_async(connection).await.unwrap();
             let call = Call::new(algorithm.clone(), None, &["k"]).check(1, 0);
             let (_, entries) = call.on(connection).await;
-            let corrupt = Entry::Failed(String::from("CORRUPT"));
+            let corrupt = Entry::failed("CORRUPT");
             assert_eq!(entries[0], corrupt, "{algorithm:?}: {text}");
         }
     }
@@ -99,7 +94,7 @@ async fn only_the_form_that_is_written_is_read() {
     cmd("SET").arg("k").arg(many).exec_async(&mut connection).await.unwrap();
     let call = Call::new(SLIDING_WINDOW, None, &["k"]);
     let (_, entries) = call.check(1, 0).on(&mut connection).await;
-    assert_eq!(entries[0], Entry::Failed(String::from("CORRUPT")));
+    assert_eq!(entries[0], Entry::failed("CORRUPT"));
 }
 
 /// States that the scripts write, but no clock or quota of these can have led to: they end, and
@@ -171,11 +166,7 @@ async fn of_a_log_only_the_form_that_is_written_is_read() {
         for cost in [1, 0, 6] {
             let call = Call::new(SLIDING_LOG, None, &["k", "fine"]).check(cost, 0).check(0, 0);
             let (_, entries) = call.on(&mut connection).await;
-            assert_eq!(
-                entries[0],
-                Entry::Failed(String::from("CORRUPT")),
-                "{score} {member} {cost}"
-            );
+            assert_eq!(entries[0], Entry::failed("CORRUPT"), "{score} {member} {cost}");
             assert_eq!(entries[1].outcome(), 0);
         }
         assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, 1);
@@ -205,19 +196,19 @@ async fn a_log_that_is_broken_inside_admits_nothing_beyond() {
     }
     let call = Call::new(SLIDING_LOG, Some(NOW + 100), &["k"]).check(1, 0);
     let (_, entries) = call.on(&mut connection).await;
-    assert_eq!(entries[0], Entry::Failed(String::from("CORRUPT")));
+    assert_eq!(entries[0], Entry::failed("CORRUPT"));
     // Even a cost that would fit.
     ask::<()>(&mut connection, "DEL k").await;
     add(&mut connection, NOW + 1, String::from("x")).await;
     add(&mut connection, NOW + 2, format!("{:020}:2", 2)).await;
     let call = Call::new(SLIDING_LOG, Some(NOW + 100), &["k"]).check(3, 0);
     let (_, entries) = call.on(&mut connection).await;
-    assert_eq!(entries[0], Entry::Failed(String::from("CORRUPT")));
+    assert_eq!(entries[0], Entry::failed("CORRUPT"));
     assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, 2);
     ask::<()>(&mut connection, "DEL k").await;
     ask::<()>(&mut connection, "SET k 5").await;
     let (_, entries) = Call::new(SLIDING_LOG, None, &["k"]).check(1, 0).on(&mut connection).await;
-    assert_eq!(entries[0], Entry::Failed(String::from("WRONGTYPE")));
+    assert_eq!(entries[0], Entry::failed("WRONGTYPE"));
 }
 
 // Case 29.
@@ -229,7 +220,7 @@ async fn pruning_slips_nothing_past_a_full_memory() {
     for _ in 0..100 {
         let call = Call::new(SLIDING_LOG, Some(NOW), &["k", "new"]).checks(2, 1, 0);
         let (_, entries) = call.on(&mut connection).await;
-        assert_eq!(entries, ["OOM", "OOM"].map(|code| Entry::Failed(String::from(code))));
+        assert_eq!(entries, ["OOM"; 2].map(Entry::failed));
     }
     ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
     assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, 1_001);
@@ -253,7 +244,7 @@ async fn a_log_that_begins_again_or_gives_back_slips_nothing_past_a_full_memory(
             .check(1, 0),
     ] {
         let (_, entries) = call.on(&mut connection).await;
-        assert_eq!(entries, ["OOM", "OOM"].map(|code| Entry::Failed(String::from(code))));
+        assert_eq!(entries, ["OOM"; 2].map(Entry::failed));
     }
     ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
     assert!(!ask::<bool>(&mut connection, "EXISTS new").await);
@@ -287,7 +278,7 @@ async fn a_block_of_several_keys_blocks_none_if_one_is_broken() {
     let call = Call::several(pair, Some(NOW), vec![keys("fine"), keys("broken")]);
     let (_, entries) = call.check(1, 0).ask(block).on_complete(&mut connection).await;
     assert_eq!(entries[0].outcome(), 0);
-    assert_eq!(entries[1], Entry::Failed(String::from("CORRUPT")));
+    assert_eq!(entries[1], Entry::failed("CORRUPT"));
     let call = Call::several(pair, Some(NOW), vec![keys("fine")]).check(1, 0);
     let (_, entries) = call.on_complete(&mut connection).await;
     assert_eq!(entries[0].outcome(), 0, "nobody is blocked");

@@ -295,6 +295,11 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// The entry of a charge that failed with this code.
+    pub fn failed(code: &str) -> Self {
+        Self::Failed(code.to_owned())
+    }
+
     pub fn numbers(&self) -> [i64; 4] {
         match self {
             Entry::Told { numbers, .. } => *numbers,

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tower_sluice::algorithm::{
@@ -15,7 +15,7 @@ use tower_sluice::algorithm::{
     SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::future::Settlement;
-use tower_sluice::limiter::{Lease, Reservation};
+use tower_sluice::limiter::Reservation;
 use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, Decision, Error, Limiter, LimiterExt, Pool, Quota, Redis};
 use tower_sluice_redisson::{Rate, Redisson};
@@ -191,13 +191,14 @@ impl Site {
             let limiter = Redis::new(name, TokenBucket::new(quota), at.pool.clone());
             // In a cluster, one call has only keys of one slot.
             let limiter = limiter.decision_timeout(DEADLINE).buckets(1);
-            match at.clock.clone() {
-                Some(clock) => limiter.clock(move || Duration::from_micros(clock.load(Relaxed))),
+            match &at.clock {
+                Some(clock) => limiter.clock(crate::clock_at(clock)),
                 None => limiter,
             }
         };
         let members = (limiter("oracle", quota), limiter("slower", Both::slower(quota)));
-        Arc::new(AllAtOnce::new(members, keys as fn(&Charge) -> [Charge; 2]))
+        let limiter = AllAtOnce::new(members, keys as fn(&Charge) -> [Charge; 2]);
+        Arc::new(Plain { limiter, reserves: true })
     }
 
     /// Each key a limiter, which gets its rate when it is first asked for.
@@ -205,7 +206,7 @@ impl Site {
         let rate = Rate::overall(quota.limit(), quota.period());
         let redisson = Redisson::new(at.pool).default_rate(rate).decision_timeout(DEADLINE);
         let inner = match at.clock {
-            Some(clock) => redisson.clock(move || Duration::from_micros(clock.load(Relaxed))),
+            Some(clock) => redisson.clock(crate::clock_at(&clock)),
             None => redisson,
         };
         Arc::new(Named { inner, names: at.names })
@@ -214,10 +215,11 @@ impl Site {
     fn of<A: InLua>(self, algorithm: impl IntoAlgorithm<Algorithm = A>) -> Arc<dyn Judged> {
         let algorithm = algorithm.into_algorithm();
         let limiter = Redis::new("oracle", algorithm, self.pool).decision_timeout(DEADLINE);
-        Arc::new(match self.clock {
-            Some(clock) => limiter.clock(move || Duration::from_micros(clock.load(Relaxed))),
+        let limiter = match self.clock {
+            Some(clock) => limiter.clock(crate::clock_at(&clock)),
             None => limiter,
-        })
+        };
+        Arc::new(Plain { limiter, reserves: true })
     }
 }
 
@@ -234,9 +236,7 @@ pub trait Judged: Debug + Send + Sync {
     fn delete(&self, charge: &Charge) -> Answer<()>;
 
     /// Returns true if it reserves waits.
-    fn reserves(&self) -> bool {
-        true
-    }
+    fn reserves(&self) -> bool;
 }
 
 /// The time for which leased units may be spent.
@@ -258,30 +258,33 @@ impl Limiter for Inner {
     }
 }
 
-/// A limiter with leases.
+/// A limiter as it is.
 #[derive(Debug)]
-struct Leased {
-    lease: Lease<Inner>,
+struct Plain<L> {
+    limiter: L,
     reserves: bool,
 }
 
 /// The same limiter with leases.
 pub fn leased(limiter: Arc<dyn Judged>) -> Arc<dyn Judged> {
     let reserves = limiter.reserves();
-    Arc::new(Leased { lease: Inner(limiter).lease(100).valid_for(VALIDITY), reserves })
+    Arc::new(Plain { limiter: Inner(limiter).lease(100).valid_for(VALIDITY), reserves })
 }
 
-impl Judged for Leased {
+impl<L> Judged for Plain<L>
+where
+    L: Limiter<Future: Send + 'static> + Debug + Send + Sync + 'static,
+{
     fn check(&self, charge: &Charge) -> Answer<Decision> {
-        Box::pin(Limiter::check(&self.lease, charge))
+        Box::pin(Limiter::check(&self.limiter, charge))
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        Limiter::settle(&self.lease, reservation, actual)
+        Limiter::settle(&self.limiter, reservation, actual)
     }
 
     fn delete(&self, charge: &Charge) -> Answer<()> {
-        let reset = LimiterExt::reset(&self.lease, charge.clone());
+        let reset = LimiterExt::reset(&self.limiter, charge.clone());
         Box::pin(async move { reset.await.map(drop) })
     }
 
@@ -324,38 +327,5 @@ impl Judged for Named {
 
     fn reserves(&self) -> bool {
         false
-    }
-}
-
-impl<F> Judged for AllAtOnce<2, F>
-where
-    F: Fn(&Charge) -> [Charge; 2] + Send + Sync + 'static,
-{
-    fn check(&self, charge: &Charge) -> Answer<Decision> {
-        Box::pin(Limiter::check(self, charge))
-    }
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        Limiter::settle(self, reservation, actual)
-    }
-
-    fn delete(&self, charge: &Charge) -> Answer<()> {
-        let reset = LimiterExt::reset(self, charge.clone());
-        Box::pin(async move { reset.await.map(drop) })
-    }
-}
-
-impl<A: InLua> Judged for Redis<A> {
-    fn check(&self, charge: &Charge) -> Answer<Decision> {
-        Box::pin(Limiter::check(self, charge))
-    }
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        Limiter::settle(self, reservation, actual)
-    }
-
-    fn delete(&self, charge: &Charge) -> Answer<()> {
-        let reset = LimiterExt::reset(self, charge.clone());
-        Box::pin(async move { reset.await.map(drop) })
     }
 }
