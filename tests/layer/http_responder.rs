@@ -76,6 +76,14 @@ async fn a_charge_that_cannot_be_is_400() {
     assert_eq!((response.status(), retry_after(&response)), (StatusCode::BAD_REQUEST, None));
 }
 
+#[tokio::test(start_paused = true)]
+async fn no_key_is_400_unless_configured_otherwise() {
+    let response = status_of(Scripted::new(), HttpResponder::new()).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    let responder = HttpResponder::new().no_key(StatusCode::UNAUTHORIZED);
+    assert_eq!(status_of(Scripted::new(), responder).await.status(), StatusCode::UNAUTHORIZED);
+}
+
 /// A missing peer address, say: no caller can mend that by authenticating.
 #[test]
 fn a_key_that_the_application_lost_is_400_and_asks_nobody_to_authenticate() {
