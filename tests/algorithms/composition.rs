@@ -176,8 +176,7 @@ async fn clones_and_tasks_share_one_limit() {
     for number in 0..64 {
         tasks.spawn(service.clone().oneshot(number));
     }
-    let answers = tasks.join_all().await;
-    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 20);
+    assert_eq!(tasks.join_all().await.iter().filter(|answer| answer.is_ok()).count(), 20);
     assert_eq!(called.load(Relaxed), 20);
 }
 

@@ -78,8 +78,7 @@ async fn refused_request_never_reaches_inner() {
     let limiter = Scripted::new().deny(SECOND).never().fail(ErrorKind::Infrastructure);
     let (service, inner) = gate(&limiter);
     for _ in 0..3 {
-        let error = service.clone().oneshot("hello").await.unwrap_err();
-        assert!(error.is::<Refusal>());
+        assert!(service.clone().oneshot("hello").await.unwrap_err().is::<Refusal>());
     }
     assert_eq!((inner.polled(), inner.called()), (0, 0));
     assert_eq!(limiter.left(), 0);
@@ -170,8 +169,7 @@ async fn nothing_is_charged_before_the_call() {
 async fn inner_errors_pass_and_stay_charged() {
     let limiter = Scripted::new().allow();
     let (service, _) = gate(&limiter);
-    let error = service.oneshot("fail").await.unwrap_err();
-    assert_eq!(error.to_string(), "the inner service failed");
+    assert_eq!(service.oneshot("fail").await.unwrap_err().to_string(), "the inner service failed");
     assert!(limiter.refunds().is_empty());
 }
 
@@ -181,8 +179,7 @@ async fn a_request_whose_service_panics_stays_charged() {
     let limiter = Scripted::new().allow();
     let panics = |_: &str| -> std::future::Ready<Result<(), BoxError>> { panic!("in the call") };
     let service = layer(&limiter).layer(tower::service_fn(panics));
-    let panicked = tokio::spawn(service.oneshot("hello")).await;
-    assert!(panicked.unwrap_err().is_panic());
+    assert!(tokio::spawn(service.oneshot("hello")).await.unwrap_err().is_panic());
     assert_eq!((limiter.charges().len(), limiter.refunds()), (1, vec![]));
 }
 
@@ -196,8 +193,7 @@ async fn a_panic_in_the_extractor_harms_nobody_else() {
     };
     let layer = RateLimitLayer::new(limiter, key).respond(Raise);
     let service = layer.layer(Strict::default());
-    let panicked = tokio::spawn(service.clone().oneshot("panic")).await;
-    assert!(panicked.unwrap_err().is_panic());
+    assert!(tokio::spawn(service.clone().oneshot("panic")).await.unwrap_err().is_panic());
     service.oneshot("fine").await.unwrap();
 }
 

@@ -22,8 +22,7 @@ async fn acquire_fails_when_patience_is_at_an_end() {
     let impatient = Charge::new("job").max_wait(Duration::from_millis(500));
     let refusal = limiter.acquire(impatient).await.unwrap_err();
     assert!(matches!(refusal, Refusal::Denied(_)));
-    let beyond = limiter.acquire(Charge::new("job").cost(2)).await.unwrap_err();
-    assert_eq!(beyond.retry_after(), None);
+    assert_eq!(limiter.acquire(Charge::new("job").cost(2)).await.unwrap_err().retry_after(), None);
     let mut waiting: Vec<_> = (0..3).map(|_| task::spawn(limiter.acquire("job"))).collect();
     for waiter in &mut waiting {
         assert_pending!(waiter.poll());
@@ -85,8 +84,7 @@ async fn try_acquire_decides_now() {
     limiter.try_acquire("job").await.unwrap();
     let patient = Charge::new("job").max_wait(SECOND);
     for charge in [Charge::new("job"), patient] {
-        let refusal = limiter.try_acquire(charge).await.unwrap_err();
-        assert_eq!(refusal.retry_after(), Some(SECOND));
+        assert_eq!(limiter.try_acquire(charge).await.unwrap_err().retry_after(), Some(SECOND));
     }
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
@@ -105,8 +103,7 @@ async fn only_so_many_callers_wait() {
         for waiter in &mut waiting {
             assert_pending!(waiter.poll());
         }
-        let refusal = limiter.acquire("other").await.unwrap_err();
-        assert_eq!(refusal.retry_after(), Some(25 * SECOND));
+        assert_eq!(limiter.acquire("other").await.unwrap_err().retry_after(), Some(25 * SECOND));
         limiter.acquire("free").await.unwrap();
         let more = held_up(limiter.acquire("other").max_waiters(1_025));
         drop(waiting.remove(0));

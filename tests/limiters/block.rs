@@ -29,8 +29,7 @@ async fn a_block_keeps_the_state_of_another_quota() {
 async fn a_block_refuses_until_it_ends_and_takes_nothing() {
     let limiter = Memory::new("logins", FixedWindow::new(Quota::per_day(5)).anchored());
     let _ = ask(&limiter, 2).await;
-    let blocked = limiter.block("mallory", HOUR).await.unwrap();
-    assert_eq!(blocked.outcome(), refused_for(HOUR));
+    assert_eq!(limiter.block("mallory", HOUR).await.unwrap().outcome(), refused_for(HOUR));
     tokio::time::advance(HOUR / 2).await;
     let left = HOUR / 2;
     let patient = Charge::new("mallory").max_wait(2 * HOUR);
@@ -264,8 +263,7 @@ async fn a_block_is_kept_as_long_as_it_lasts() {
     let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(1_000))).max_keys(2);
     limiter.block("mallory", HOUR).await.unwrap();
     limiter.block("trudy", 2 * HOUR).await.unwrap();
-    let full = limiter.block("oscar", HOUR).await.unwrap_err();
-    assert_eq!(full.kind(), ErrorKind::Capacity);
+    assert_eq!(limiter.block("oscar", HOUR).await.unwrap_err().kind(), ErrorKind::Capacity);
     tokio::time::advance(HOUR - SECOND).await;
     assert_eq!(limiter.check(&Charge::new("oscar")).await.unwrap_err().kind(), ErrorKind::Capacity);
     assert_eq!(ask(&limiter, 1).await.outcome(), refused_for(SECOND));

@@ -454,13 +454,10 @@ async fn a_reservation_is_settled_by_the_limiter_that_made_it() {
 #[tokio::test]
 async fn what_a_limiter_cannot_do_is_an_error() {
     let closure = |_: &Charge| std::future::ready(Ok(Outcome::Allow.into()));
-    let error = closure.boxed().penalize("x").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert_eq!(closure.boxed().penalize("x").await.unwrap_err().kind(), ErrorKind::Configuration);
     assert!(closure.peek("x").await.unwrap().is_admitted());
-    let error = closure.estimate("x").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Configuration);
-    let error = closure.reset("x").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert_eq!(closure.estimate("x").await.unwrap_err().kind(), ErrorKind::Configuration);
+    assert_eq!(closure.reset("x").await.unwrap_err().kind(), ErrorKind::Configuration);
 }
 
 /// Each member is settled on its own: one that settles nothing keeps no other from it.
@@ -484,8 +481,7 @@ async fn in_turn_an_empty_key_is_an_error_whoever_would_refuse() {
     let all = AllInTurn::new([memory(), memory()], |charge| [charge.clone(), Charge::new("all")]);
     assert!(all.check(&Charge::new("alice")).await.unwrap().is_admitted());
     assert!(!all.check(&Charge::new("bob")).await.unwrap().is_admitted());
-    let error = all.check(&Charge::new("")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Request);
+    assert_eq!(all.check(&Charge::new("")).await.unwrap_err().kind(), ErrorKind::Request);
 }
 
 #[tokio::test(start_paused = true)]
@@ -495,8 +491,7 @@ async fn in_turn_a_reserved_wait_is_refunded_and_an_error() {
     let second = second.decide(Outcome::Wait(SECOND));
     let both = |charge: &Charge| [charge.clone(), charge.clone()];
     let all = AllInTurn::new([first.clone().boxed(), second.clone().boxed()], both);
-    let error = all.check(&one().max_wait(SECOND)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::State);
+    assert_eq!(all.check(&one().max_wait(SECOND)).await.unwrap_err().kind(), ErrorKind::State);
     assert_eq!((first.refunds(), second.refunds()), (vec![1], vec![1]));
 }
 

@@ -260,8 +260,7 @@ async fn a_handle_is_empty_once_the_layer_has_settled() {
     for (path, left) in [("/", MOST), ("/fails", MOST)] {
         let request = Request::builder().uri(path).body(()).unwrap();
         let _ = layer.layer(inner.clone()).oneshot(request).await;
-        let handle = handle.recv().await.flatten().expect("a handle");
-        assert!(handle.take().is_none());
+        assert!(handle.recv().await.flatten().expect("a handle").take().is_none());
         assert_eq!(used(&limiter).await, left);
     }
 
@@ -272,8 +271,7 @@ async fn a_handle_is_empty_once_the_layer_has_settled() {
     let settles = service_fn(async |request: Request<()>| {
         let handle = request.extensions().get::<SettleHandle>().expect("a handle");
         let unsettled: Unsettled = handle.take().expect("it took units");
-        let error = unsettled.settle(0).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert_eq!(unsettled.settle(0).await.unwrap_err().kind(), ErrorKind::Configuration);
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
     });
     let layer = RateLimitLayer::new(closure, by_head(|_| Some("alice"))).settle_later(InHandler);

@@ -52,8 +52,7 @@ async fn a_decision_that_needed_no_fallback_has_none() {
     assert_eq!(limiter.check(&one()).await.unwrap_err().kind(), ErrorKind::State);
     let switch = Switch::new();
     switch.set(SwitchMode::Off);
-    let off = away().switch(&switch).check(&one()).await.unwrap();
-    assert!(off.fallback_cause().is_none());
+    assert!(away().switch(&switch).check(&one()).await.unwrap().fallback_cause().is_none());
 }
 
 /// Limiters around a fallback hand its decisions on with the cause, refusals too.

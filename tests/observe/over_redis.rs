@@ -71,8 +71,7 @@ async fn a_server_that_is_away_is_said_once_a_second_and_without_a_password() {
     let (page, (lines, _guard), begun) = (Page::new(), Lines::listen(), Instant::now());
     let url = format!("redis://user:secret@127.0.0.1:{NOWHERE}");
     let limiter = limiter(Pool::connect(&url).expect("an address"));
-    let error = trouble(&limiter, &one()).await;
-    assert_eq!(error.kind(), ErrorKind::Infrastructure);
+    assert_eq!(trouble(&limiter, &one()).await.kind(), ErrorKind::Infrastructure);
     let open = limiter.clone().or_else(FailOpen).trace("open").metrics("open");
     let failed = || page.value("rate_limit_connects_total{result=\"failed\"}").unwrap_or(0.0);
     eventually("admissions and failed attempts", async || {

@@ -114,6 +114,5 @@ fn a_cost_that_no_grant_has_is_an_error_of_its_row() {
     let build =
         |cost: u64| Policies::builder().build(&rows(&format!("[[policy]]\n{row}cost = {cost}")));
     assert!(build(u32::MAX.into()).is_ok());
-    let error = build(1 << 32).unwrap_err();
-    assert_eq!(error.rows()[0].field(), Some("cost"));
+    assert_eq!(build(1 << 32).unwrap_err().rows()[0].field(), Some("cost"));
 }

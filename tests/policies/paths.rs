@@ -177,8 +177,7 @@ async fn a_part_that_the_table_allows_stays_in_the_path() {
         ("/projects/a%3Bb", &["project"], 7),
         ("/a;v=1", &["v1"], 8),
     ] {
-        let decision = take(&policies, path, names).await;
-        assert_eq!(decision.remaining(), Some(left), "{path}");
+        assert_eq!(take(&policies, path, names).await.remaining(), Some(left), "{path}");
     }
     for path in ["/projects/a/b", "/a", "/a;v=2"] {
         assert!(matches!(keyed(&policies, path), Keyed::Exempt), "{path}");
@@ -320,8 +319,7 @@ async fn a_row_that_is_off_leaves_a_path_to_a_broader_row() {
          [[policy]]\nname = 'health'\nlimit = 99\nperiod = '1h'\nmatch = '/api/health'\n\
          enabled = false",
     );
-    let decision = decide(&policies, &request("GET", "/api/health", &[])).await;
-    assert_eq!(decision.remaining(), Some(98));
+    assert_eq!(decide(&policies, &request("GET", "/api/health", &[])).await.remaining(), Some(98));
 }
 
 /// Characters that other routers give a meaning, where a row writes them encoded or escaped.

@@ -38,8 +38,7 @@ async fn a_changed_limit_keeps_what_was_taken() {
         let call = request("GET", "/", &[]);
         assert_eq!(burst(&policies, &call, 3).await, (3, vec![], 0));
         policies.load(&table(10, algorithm)).unwrap();
-        let decision = decide(&policies, &call).await;
-        assert_eq!(decision.remaining(), Some(6), "{algorithm}");
+        assert_eq!(decide(&policies, &call).await.remaining(), Some(6), "{algorithm}");
         // The same rows change nothing, and fewer units are enforced at once.
         policies.load(&table(10, algorithm)).unwrap();
         assert_eq!(decide(&policies, &call).await.remaining(), Some(5), "{algorithm}");

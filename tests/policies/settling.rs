@@ -23,8 +23,7 @@ async fn send(policies: &Policies, call: Request<()>, actual: u64) {
     let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
     let cost = move |_: Answer<Response<&str>, BoxError>| Settle::Cost(actual);
     let layer = policies.layer().settle(cost);
-    let response = layer.layer(inner).oneshot(call).await.expect("a response");
-    assert_eq!(response.status(), 200);
+    assert_eq!(layer.layer(inner).oneshot(call).await.expect("a response").status(), 200);
 }
 
 /// Sends one request, and waits until so much is left.

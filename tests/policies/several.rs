@@ -19,8 +19,7 @@ async fn nothing_is_taken_from_the_others_on_a_refusal() {
         (0, 2)
     );
     assert_eq!(burst(&policies, &bob, 5).await, (2, vec![], 3));
-    let refused = decide(&policies, &bob).await;
-    assert_eq!(refused.limiter(), Some("all"));
+    assert_eq!(decide(&policies, &bob).await.limiter(), Some("all"));
     assert_eq!(
         (left(&policies, "user", "bob").await, left(&policies, "all", "global").await),
         (1, 0)
@@ -70,8 +69,7 @@ async fn a_policy_without_a_wait_lets_others_delay_as_many_as_they_would_alone()
         let policies = beside_a_pace(settings);
         let call = request("GET", "/", &[]);
         assert_eq!(burst(&policies, &call, 10).await, (5, vec![200, 400], 3), "{settings}");
-        let refused = decide(&policies, &call).await;
-        assert_eq!(refused.limiter(), Some("pace"), "{settings}");
+        assert_eq!(decide(&policies, &call).await.limiter(), Some("pace"), "{settings}");
     }
 }
 
@@ -104,8 +102,7 @@ async fn a_request_that_hangs_up_gives_back_under_every_policy() {
     assert_eq!(left(&policies, "b", "global").await, 3);
     policies.refund(waiting.take_reservation().unwrap()).unwrap();
     assert_eq!(left(&policies, "b", "global").await, 5);
-    let again = decide(&policies, &call).await;
-    assert_eq!(again.outcome(), waiting.outcome());
+    assert_eq!(decide(&policies, &call).await.outcome(), waiting.outcome());
 }
 
 /// The combined decision of a process never admits more than each of its policies.

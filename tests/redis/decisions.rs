@@ -128,8 +128,7 @@ async fn bad_charges_never_reach_redis() {
     }
     let windows = Redis::new("w", FixedWindow::new(Quota::per_second(5)), server.pool());
     let burst = Charge::new("key").quota(Quota::per_second(5).burst(9));
-    let error = windows.check(&burst).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert_eq!(windows.check(&burst).await.unwrap_err().kind(), ErrorKind::Configuration);
     assert_eq!(script_calls(&mut connection).await, 0);
 }
 

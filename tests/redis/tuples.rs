@@ -94,8 +94,7 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     // One broken key fails the charge, and nothing is taken under the others.
     run(&mut connection, &["DEL", "sluice:test:3sl1:{x}"]).await;
     run(&mut connection, &["SET", "sluice:test:3sl1:{x}", "1"]).await;
-    let error = limiter.check(&Charge::new("x")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::State);
+    assert_eq!(limiter.check(&Charge::new("x")).await.unwrap_err().kind(), ErrorKind::State);
     run(&mut connection, &["DEL", "sluice:test:3sl1:{x}"]).await;
     let mut reserved = limiter.check(&Charge::new("x").cost(2)).await.unwrap();
     assert_eq!(reserved.remaining(), Some(0));

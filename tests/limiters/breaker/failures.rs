@@ -7,8 +7,7 @@ async fn five_failures_open_it_and_the_next_calls_are_answered_at_once() {
     let (store, limiter, breaker) = opened(Breaker::new()).await;
     let begun = Instant::now();
     for _ in 0..100 {
-        let refused = ask(&limiter, "well").await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Infrastructure);
+        assert_eq!(ask(&limiter, "well").await.unwrap_err().kind(), ErrorKind::Infrastructure);
     }
     assert_eq!((store.calls(), breaker.counts().refused), (5, 100));
     assert_eq!(begun.elapsed(), Duration::ZERO);
@@ -36,8 +35,7 @@ async fn its_error_is_treated_as_the_one_that_opened_it() {
     let refused = ask(&limiter, "well").await.unwrap_err();
     let cause = std::error::Error::source(&refused).expect("the last failure");
     assert_eq!(cause.to_string(), "as the charge says");
-    let admitted = ask(&limiter.or_else(FailOpen), "well").await.unwrap();
-    assert_eq!(admitted.origin(), Origin::FailOpen);
+    assert_eq!(ask(&limiter.or_else(FailOpen), "well").await.unwrap().origin(), Origin::FailOpen);
 }
 
 /// Load can make a store slow. So it may not fail open.
@@ -49,8 +47,7 @@ async fn slow_calls_open_it_and_fail_open_does_not_admit() {
         assert!(ask(&limiter, "takes ms 1500").await.unwrap().is_admitted());
     }
     assert_eq!(breaker.state(), BreakerState::Open);
-    let refused = ask(&limiter, "well").await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Saturation);
+    assert_eq!(ask(&limiter, "well").await.unwrap_err().kind(), ErrorKind::Saturation);
     assert!(ask(&limiter.clone().or_else(FailOpen), "well").await.is_err());
     assert!(ask(&limiter.or_else(Store::default().limiter()), "well").await.is_ok());
 }

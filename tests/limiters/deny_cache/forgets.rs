@@ -64,8 +64,7 @@ async fn a_waiter_that_leaves_opens_its_key() {
     let limiter = slow().deny_cache();
     let _ = limiter.check(&one()).await.unwrap();
     let waiter = held_up(limiter.acquire("key"));
-    let refused = limiter.check(&one()).await.unwrap();
-    assert_eq!(refused.retry_after(), Some(2 * SECOND));
+    assert_eq!(limiter.check(&one()).await.unwrap().retry_after(), Some(2 * SECOND));
     drop(waiter);
     assert_eq!(limiter.check(&one()).await.unwrap().retry_after(), Some(SECOND));
 }
@@ -263,8 +262,7 @@ async fn an_older_refusal_outlives_a_check_without_an_answer() {
     advance(MILLI).await;
     assert!(limiter.check(&one()).await.is_err());
     advance(SECOND).await;
-    let refused = limiter.check(&one().cost(2)).await.unwrap();
-    assert_eq!(refused.origin(), Origin::Cache);
+    assert_eq!(limiter.check(&one().cost(2)).await.unwrap().origin(), Origin::Cache);
 }
 
 /// Another runtime of this process may ask before the refund has reached the store.

@@ -93,8 +93,7 @@ async fn shutdown_returns_all_units() {
 async fn another_quota_of_the_key_ends_its_lease() {
     let (limiter, inner, memory) = with_a_lease(7).await;
     let plan = Quota::per_hour(2 * LIMIT);
-    let decision = limiter.check(&Charge::new("hot").quota(plan)).await.unwrap();
-    assert_eq!(decision.quota(), Some(plan));
+    assert_eq!(limiter.check(&Charge::new("hot").quota(plan)).await.unwrap().quota(), Some(plan));
     assert_eq!((inner.costs(), inner.settled()), (vec![100, 1], vec![(100, 7)]));
     assert_eq!(taken(&memory, LIMIT, "hot").await, WARM + 8);
 }
