@@ -10,7 +10,7 @@ use tower_sluice::{HttpResponder, LimiterExt, Pool, RateLimitLayer};
 use tower_sluice_policies::PoliciesBuilder;
 
 use super::settling::{
-    COSTS, a_settlement_of_before_a_reset_does_nothing, all_that_was_used_is_owed, clock, debtors,
+    COSTS, a_settlement_of_before_a_reset_does_nothing, all_that_was_used_is_owed, debtors,
     each_policy_settles_its_own_units, reset_rows,
 };
 use super::*;
@@ -269,12 +269,11 @@ async fn a_request_that_cost_more_or_less_does_so_under_every_policy_in_redis() 
 /// By a clock of the test, in an empty server for each table.
 #[tokio::test]
 async fn debts_and_resets_of_rows_are_the_same_in_redis() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
+    let (server, mut connection) = Server::connected().await;
     let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
     let mut policies = async |table: &str| {
         redis::cmd("FLUSHALL").exec_async(&mut connection).await.expect("an empty server");
-        over(&server).clock(clock(&now)).build(&rows(table)).expect("a table")
+        over(&server).clock(support::clock_at(&now)).build(&rows(table)).expect("a table")
     };
     for table in debtors() {
         all_that_was_used_is_owed(&policies(&table).await, &now, 60).await;

@@ -125,8 +125,8 @@ const T0: u64 = 1_767_225_600_000_000;
 pub(super) fn debtors() -> Vec<String> {
     let row = |algorithm: &str, limit: u64| {
         format!(
-            "[[policy]]\nname = 'limit-{limit}'\nalgorithm = '{algorithm}'\nlimit = {limit}
-             period = '1h'\n"
+            "{{ name = 'limit-{limit}', algorithm = '{algorithm}', limit = {limit}, \
+                period = '1h' }},"
         )
     };
     let algorithms = ["token_bucket", "budget", "smooth_bursty", "smooth_warming_up"];
@@ -153,14 +153,10 @@ pub(super) async fn all_that_was_used_is_owed(policies: &Policies, now: &AtomicU
 async fn what_a_request_used_beyond_its_charge_is_owed() {
     for table in debtors() {
         let now = Arc::new(AtomicU64::new(T0));
-        let policies = Policies::builder().clock(clock(&now)).build(&rows(&table)).unwrap();
+        let policies =
+            Policies::builder().clock(support::clock_at(&now)).build(&rows(&table)).unwrap();
         all_that_was_used_is_owed(&policies, &now, 10).await;
     }
-}
-
-pub(super) fn clock(now: &Arc<AtomicU64>) -> impl Fn() -> Duration + Send + Sync + 'static {
-    let now = Arc::clone(now);
-    move || Duration::from_micros(now.load(Relaxed))
 }
 
 /// A row of each algorithm that is reset, and a row that is not.
@@ -168,22 +164,22 @@ pub(super) fn reset_rows() -> impl Iterator<Item = String> {
     let rows = |algorithm: &str| {
         let row = |name, algorithm| {
             format!(
-                "[[policy]]\nname = '{name}'\nalgorithm = {algorithm}\nlimit = 100
-                 period = '10h'\nkey = 'header:x-user'\n"
+                "{{ name = '{name}', algorithm = {algorithm}, limit = 100, period = '10h', \
+                    key = 'header:x-user' }},"
             )
         };
-        row("reset", algorithm) + &row("other", "'fixed_window'\nanchored = true")
+        row("reset", algorithm) + &row("other", "'fixed_window', anchored = true")
     };
     let algorithms = [
         "'token_bucket'",
         "'budget'",
         "'fixed_window'",
-        "'fixed_window'\nanchored = true",
+        "'fixed_window', anchored = true",
         "'sliding_log'",
         "'sliding_window'",
         "'sliding_counter'",
         "'smooth_bursty'",
-        "'smooth_warming_up'\nmax_wait = '9h'",
+        "'smooth_warming_up', max_wait = '9h'",
     ];
     algorithms.into_iter().map(rows)
 }
@@ -218,7 +214,8 @@ pub(super) async fn a_settlement_of_before_a_reset_does_nothing(policies: &Polic
 async fn a_charge_of_before_the_reset_of_a_row_is_settled_under_the_others() {
     for table in reset_rows() {
         let now = Arc::new(AtomicU64::new(T0));
-        let policies = Policies::builder().clock(clock(&now)).build(&rows(&table)).unwrap();
+        let policies =
+            Policies::builder().clock(support::clock_at(&now)).build(&rows(&table)).unwrap();
         a_settlement_of_before_a_reset_does_nothing(&policies).await;
     }
 }

@@ -66,8 +66,7 @@ async fn a_shorter_period_clamps_no_good_state() {
 /// takes three times the time of a warm one.
 #[tokio::test]
 async fn a_shorter_period_makes_no_caller_of_a_pace_wait_longer() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
+    let (_server, pool) = Server::pooled();
     let clock = Arc::new(AtomicU64::new(T0));
     let pace = SmoothWarmingUp::new(per_hours(24), 24 * HOUR).horizon(HOUR);
     let cold = 3 * 24 * HOUR / 1_000;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_sluice::limiter::Reservation;
-use tower_sluice::{Charge, Error, ErrorKind, Limiter, Outcome, Pool};
+use tower_sluice::{Charge, Error, ErrorKind, Limiter, Outcome};
 use tower_sluice_redisson::{RRateLimiter, Rate, Redisson};
 
 use super::Server;
@@ -136,7 +136,7 @@ impl Bench {
 
 pub fn client(server: &Server, clock: &Arc<AtomicU64>, id: &str) -> Redisson {
     let clock = Arc::clone(clock);
-    Redisson::new(Pool::connect(&server.url()).expect("an address"))
+    Redisson::new(server.pool())
         .client_id(id)
         .decision_timeout(Duration::from_secs(5))
         .clock(move || Duration::from_millis(BASE + clock.load(Relaxed)))
