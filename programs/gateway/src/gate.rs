@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use http::Request;
 use serde_json::{Value, json};
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::key::{ClientIp, KeyExtractor, Keyed};
+use tower_sluice::key::ClientIp;
 use tower_sluice::limiter::{Metered, MetricsExt, SwitchMode};
 use tower_sluice::respond::{OnAdmitted, ProblemJson, RateLimitHeaders};
 use tower_sluice::{
@@ -24,24 +23,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_KEYS: usize = 1_000_000;
 
 /// Makes services that decide before their inner one is called.
-pub(crate) type Limits = RateLimitLayer<Metered<Policies>, Taken, HttpResponder<ProblemJson>>;
-
-/// Finds the policies that take a request, and counts those requests that none takes.
-#[derive(Clone, Debug)]
-pub(crate) struct Taken {
-    policies: Policies,
-    meters: Meters,
-}
-
-impl<B> KeyExtractor<Request<B>> for Taken {
-    fn extract(&self, request: &Request<B>) -> Keyed {
-        let keyed = self.policies.extract(request);
-        if matches!(keyed, Keyed::Exempt) {
-            self.meters.record_free();
-        }
-        keyed
-    }
-}
+pub(crate) type Limits = RateLimitLayer<Metered<Policies>, Policies, HttpResponder<ProblemJson>>;
 
 /// The table of policies. Clones share it.
 #[derive(Clone, Debug)]
@@ -117,8 +99,8 @@ impl Gate {
     /// The limits of all workers together.
     pub(crate) fn limits(&self) -> Limits {
         let respond = HttpResponder::new().headers(self.fields).problem_json();
-        let taken = Taken { policies: self.policies.clone(), meters: self.meters.clone() };
-        RateLimitLayer::new(self.policies.clone().metrics(REQUESTS), taken).respond(respond)
+        let policies = self.policies.clone();
+        RateLimitLayer::new(policies.clone().metrics(REQUESTS), policies).respond(respond)
     }
 
     /// Asks the store whether it decides, and returns why not. A charge of its own, since a store

@@ -79,11 +79,6 @@ impl Meters {
         one.meter.record(&Charge::from_static(""), decision.as_ref());
     }
 
-    /// Counts a request that no policy takes.
-    pub(crate) fn record_free(&self) {
-        self.requests.counters[OUTCOMES.len() - 1].fetch_add(1, Relaxed);
-    }
-
     /// Returns the outcomes of all requests since the last call.
     pub(crate) fn new_requests(&self) -> OutcomeCounts {
         self.requests.new_counts()
@@ -113,8 +108,11 @@ impl Tally {
             of("rate_limit_shadow_refusals_total"),
             of("rate_limit_fail_open_total"),
             of("rate_limit_switched_off_total"),
-            // The crate shows it as `rate_limit_unmatched_total`.
-            Arc::default(),
+            match limiter {
+                // The crate counts on it, and does not hold it.
+                REQUESTS => metrics.count("rate_limit_unmatched_total", &[]),
+                _ => Arc::default(),
+            },
         ];
         Self { counters, last: Default::default() }
     }
