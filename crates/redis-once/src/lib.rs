@@ -48,7 +48,7 @@ mod send;
 mod sentinel;
 mod server;
 #[cfg(any(test, feature = "testing"))]
-mod silent;
+mod silent_fake;
 #[cfg(test)]
 mod simulated;
 mod socket;
@@ -85,5 +85,5 @@ pub mod calls {
 /// A server for tests.
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
-    pub use super::silent::Silent;
+    pub use super::silent_fake::SilentFake;
 }

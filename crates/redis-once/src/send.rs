@@ -219,7 +219,7 @@ mod tests {
     use super::super::dialer::Dialer;
     use super::super::greeting::ServerKind;
     use super::super::own_pool::OwnPool;
-    use super::super::silent::Silent;
+    use super::super::silent_fake::SilentFake;
     use super::super::simulated;
     use super::*;
 
@@ -301,11 +301,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_command_without_an_answer_may_have_run_if_it_was_sent() {
-        let sent = get(&Pool::new(Arc::<Silent>::default(), None)).await.expect_err("silent");
+        let sent = get(&Pool::new(Arc::<SilentFake>::default(), None)).await.expect_err("silent");
         let Failure::Unanswered(_, Some(_)) = sent else { panic!("{sent:?}") };
         let unconnected = get(&pool(|_| "")).await.expect_err("no greeting");
         assert!(matches!(unconnected, Failure::NotRun(_)), "{unconnected:?}");
-        let silent = Pool::new(Arc::<Silent>::default(), None);
+        let silent = Pool::new(Arc::<SilentFake>::default(), None);
         let late = silent.send(cmd("GET"), "a", Instant::now()).await.expect_err("no time");
         assert!(matches!(late, Failure::NotRun(_)), "{late:?}");
     }

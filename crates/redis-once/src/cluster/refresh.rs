@@ -253,7 +253,7 @@ mod tests {
     use super::super::super::dialer::Dialer;
     use super::super::super::fault::{Deadline, Failed, Stage};
     use super::super::super::pool::Pool;
-    use super::super::super::silent::Silent;
+    use super::super::super::silent_fake::SilentFake;
     use super::super::super::simulated;
     use super::super::super::times::OVERDUE_AFTER;
     use super::super::slot_map::HASH_SLOTS;
@@ -301,7 +301,7 @@ mod tests {
     async fn a_reading_without_a_reply_is_recorded() {
         let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
         let cluster = pool.cluster().expect("a cluster");
-        let silent = Arc::new(Silent::default());
+        let silent = Arc::new(SilentFake::default());
         let connection: Arc<dyn SharedConnection> = silent.clone();
         let node = Arc::clone(&cluster.seeds[0]);
         let candidate = Candidate { node, connection: Some(connection) };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis_once::testing::Silent;
+use redis_once::testing::SilentFake;
 
 use super::super::super::script::{Op, Request};
 use super::super::batch::QueuedRequest;
@@ -13,7 +13,7 @@ use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::redis::Pool;
 
 /// A call with a refund of slot 7 of a cluster, over this connection.
-fn refund(connection: &Arc<Silent>) -> impl Future<Output = CallEnd> + use<> {
+fn refund(connection: &Arc<SilentFake>) -> impl Future<Output = CallEnd> + use<> {
     let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
     let quota = FixedWindow::new(Quota::per_second(1));
     let named = ConfiguredAlgorithm::new("api".into(), quota).expect("an algorithm");
@@ -23,14 +23,14 @@ fn refund(connection: &Arc<Silent>) -> impl Future<Output = CallEnd> + use<> {
     let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
     let queued = QueuedRequest::without_receiver(&config.pool, request, deadline);
     let batches = vec![Batch::new(7, vec![queued])];
-    let connection: Arc<dyn SharedConnection> = Arc::<Silent>::clone(connection);
+    let connection: Arc<dyn SharedConnection> = Arc::<SilentFake>::clone(connection);
     send_call(config, connection, Call { partition: 0, requests: 1, batches })
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refund_without_an_answer_keeps_its_slot_for_a_short_time() {
     for dies_after_ms in [150, 10_000] {
-        let (connection, begun) = (Arc::new(Silent::default()), Instant::now());
+        let (connection, begun) = (Arc::new(SilentFake::default()), Instant::now());
         let dying = Arc::clone(&connection);
         tokio::spawn(async move {
             sleep(Duration::from_millis(dies_after_ms)).await;

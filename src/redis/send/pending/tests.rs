@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use redis_once::testing::Silent;
+use redis_once::testing::SilentFake;
 use tokio::runtime::Builder;
 use tokio::time::advance;
 
@@ -30,7 +30,7 @@ async fn a_call_that_is_given_up_at_the_deadline_missed_it() {
 fn a_call_whose_caller_leaves_stays_in_its_runtime() {
     let [own, other] = [(); 2].map(|()| Builder::new_current_thread().enable_time().build());
     let [own, other] = [own.expect("a runtime"), other.expect("a runtime")];
-    let pool = Pool::new(Arc::<Silent>::default());
+    let pool = Pool::new(Arc::<SilentFake>::default());
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
     for (place, tasks) in [(&own, 1), (&other, 0)] {
         let mut asked = Box::pin(limiter.check(&Charge::new("a")));
@@ -47,7 +47,8 @@ fn a_call_whose_caller_leaves_stays_in_its_runtime() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
     for millis in [5, 50, 80] {
-        let (pool, timeout) = (Pool::new(Arc::<Silent>::default()), Duration::from_millis(millis));
+        let (pool, timeout) =
+            (Pool::new(Arc::<SilentFake>::default()), Duration::from_millis(millis));
         let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
         let begun = Instant::now();
         limiter.decision_timeout(timeout).check(&Charge::new("a")).await.expect_err("no answer");
@@ -59,7 +60,7 @@ async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
 /// A caller that asks in turn polls the second decision only when the first has come.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_decision_begins_with_its_first_poll() {
-    let pool = Pool::new(Arc::<Silent>::default());
+    let pool = Pool::new(Arc::<SilentFake>::default());
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
     let asked = limiter.decision_timeout(D).check(&Charge::new("a"));
     advance(D).await;
@@ -70,7 +71,7 @@ async fn the_time_of_a_decision_begins_with_its_first_poll() {
 
 #[tokio::test(start_paused = true)]
 async fn a_charge_whose_time_ends_before_it_is_sent_blames_no_server() {
-    let pool = Pool::new(Arc::<Silent>::default());
+    let pool = Pool::new(Arc::<SilentFake>::default());
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
     let charge = Charge::new("a").with_deadline((Instant::now() + D).into_std());
     let asked = limiter.check(&charge);

@@ -12,20 +12,20 @@ use super::fault::Facts;
 
 /// The server, and the connection to it.
 #[derive(Debug, Default)]
-pub struct Silent {
+pub struct SilentFake {
     is_dead: AtomicBool,
     /// How many calls were recorded as without a reply.
     pub timeouts: AtomicUsize,
 }
 
-impl Silent {
+impl SilentFake {
     /// Cuts the connection.
     pub fn die(&self) {
         self.is_dead.store(true, Relaxed);
     }
 }
 
-impl Connections for Silent {
+impl Connections for SilentFake {
     fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
         Some(self)
     }
@@ -39,7 +39,7 @@ impl Connections for Silent {
     }
 }
 
-impl SharedConnection for Silent {
+impl SharedConnection for SilentFake {
     fn send(&self, _: redis::Cmd) -> ReplyFuture {
         Box::pin(pending())
     }
