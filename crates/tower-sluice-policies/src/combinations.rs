@@ -68,7 +68,7 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::table::Selection;
+    use crate::table_in_force::Selection;
     use crate::{Policies, Row, Rows};
     use tower_sluice::key::{Head, Keyed};
 

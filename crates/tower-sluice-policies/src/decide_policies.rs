@@ -10,10 +10,10 @@ use tower_sluice::limiter::{Operation, Origin, Owner};
 use tower_sluice::store::{self, Decided, Part, Rules, Together};
 use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
-use super::checked_policy::OnError;
 use super::limited_policy::{AskedPolicy, LimitedPolicy};
+use super::policy::OnError;
 use super::policy_event::{PolicyAnswer, PolicyEvent, PolicyObserver};
-use super::table::Selection;
+use super::table_in_force::Selection;
 
 /// Decides about a request.
 ///

@@ -11,7 +11,6 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 #![doc(test(attr(deny(unused_imports))))]
 
-mod checked_policy;
 mod chosen_algorithm;
 mod combinations;
 mod decide_policies;
@@ -20,14 +19,15 @@ mod limited_policy;
 mod path;
 mod pattern;
 mod policies;
+mod policy;
 mod policy_event;
 mod policy_handle;
 mod policy_key;
 mod read_rows;
 mod row;
 mod setting;
-mod table;
 mod table_error;
+mod table_in_force;
 mod table_watch;
 mod values;
 mod written;
@@ -40,8 +40,8 @@ pub mod guide {
 /// The crate of [`Row::with`]'s values.
 pub use serde_json;
 
-pub use checked_policy::{OnError, Policy};
 pub use policies::{Named, Policies, PoliciesBuilder};
+pub use policy::{OnError, Policy};
 pub use policy_event::PolicyEvent;
 pub use policy_handle::PolicyHandle;
 pub use row::{Row, Rows};

@@ -16,8 +16,8 @@ use tower_sluice::{Pool, Redis};
 #[cfg(feature = "redisson")]
 use tower_sluice_redisson::{PermitLog, Redisson};
 
-use super::checked_policy::Policy;
 use super::chosen_algorithm::Choice;
+use super::policy::Policy;
 
 /// A policy with its limiters and its switch.
 #[derive(Debug)]

@@ -18,16 +18,16 @@ use tower_sluice::{
     store,
 };
 
-use super::checked_policy::Policy;
 use super::decide_policies::decide;
 use super::limited_policy::{LimitedPolicy, PolicyStore, StorePlace};
 use super::path::Allowed;
+use super::policy::Policy;
 use super::policy_event::{PolicyEvent, PolicyObserver};
 use super::policy_key::FindAddress;
 use super::read_rows;
 use super::row::Rows;
-use super::table::{NoKey, Selection, Table};
 use super::table_error::TableError;
+use super::table_in_force::{NoKey, Selection, Table};
 #[cfg(feature = "tracing")]
 use super::table_watch::table_in_force;
 

@@ -7,8 +7,8 @@ use tower_sluice::limiter::Origin;
 use tower_sluice::store::Decided;
 use tower_sluice::{Decision, Error, Outcome};
 
-use super::checked_policy::Policy;
 use super::limited_policy::{AskedPolicy, LimitedPolicy};
+use super::policy::Policy;
 
 /// A closure that receives the decision of each policy.
 pub(crate) type PolicyObserver = Arc<dyn Fn(&PolicyEvent<'_>) + Send + Sync>;

@@ -7,9 +7,9 @@ use tower_sluice::future::{BoxedFuture, OperationFuture};
 use tower_sluice::limiter::{Boxed, Done, Switch, SwitchMode};
 use tower_sluice::{Charge, Decision, Error, ErrorKind, LimiterExt};
 
-use super::checked_policy::Policy;
 use super::limited_policy::LimitedPolicy;
 use super::policies::Policies;
+use super::policy::Policy;
 
 /// A policy in force: its row, its switch, and its keys. Cheap to clone.
 ///

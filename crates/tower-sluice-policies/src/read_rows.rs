@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::Map;
 use tower_sluice::Quota;
 
-use super::checked_policy::{self, OnError, Policy, PolicyCost};
 use super::chosen_algorithm::{ALGORITHMS, Name};
 use super::fields::Fields;
 use super::limited_policy::shared_limiters;
 use super::path::Allowed;
+use super::policy::{self, OnError, Policy, PolicyCost};
 use super::policy_key::PolicyKey;
 use super::row::{Row, Rows};
 use super::setting::Setting;
@@ -68,7 +68,7 @@ fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowE
             fields.wrong("on_error", "a request costs more than the local share")
         }
         OnError::Local(units) => setting.and_then(|setting| {
-            fields.checked("on_error", checked_policy::share(units, setting.quota.period()))
+            fields.checked("on_error", policy::share(units, setting.quota.period()))
         }),
         OnError::Deny | OnError::Allow => None,
     };

@@ -4,11 +4,11 @@ use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::checked_policy::{OnError, PolicyCost};
 #[cfg(feature = "redisson")]
 use super::chosen_algorithm::JavaRateType;
 use super::chosen_algorithm::Name;
 use super::pattern::{self, Pattern};
+use super::policy::{OnError, PolicyCost};
 use super::policy_key::PolicyKey;
 use super::values::{Flag, Span};
 
