@@ -59,7 +59,7 @@ impl RateLimitHeaders {
         let form = match self.style {
             HeaderStyle::Draft11 => Some(Form::Named),
             HeaderStyle::Draft07 | HeaderStyle::Draft06 => Some(Form::Bare),
-            _ => None,
+            HeaderStyle::Legacy | HeaderStyle::LegacyEpoch | HeaderStyle::None => None,
         };
         let list = form.map(|form| PolicyList::of(form, policies()));
         if let Some(list) = &list {

@@ -165,9 +165,8 @@ impl FromStr for HeaderStyle {
     fn from_str(name: &str) -> Result<Self, Error> {
         let known = NAMES.iter().find(|(known, _)| *known == name);
         known.map(|(_, style)| *style).ok_or_else(|| {
-            let message =
-                "a header style must be draft-11, draft-07, draft-06, legacy, legacy-epoch or none";
-            Error::new(ErrorKind::Configuration, message)
+            let known = NAMES.map(|(known, _)| known).join(", ");
+            Error::new(ErrorKind::Configuration, format!("a header style must be one of {known}"))
         })
     }
 }
@@ -188,6 +187,8 @@ mod tests {
         for (name, style) in NAMES {
             assert_eq!((style.to_string(), name.parse().unwrap()), (name.to_owned(), style));
         }
-        assert_eq!("Draft-11".parse::<HeaderStyle>().unwrap_err().kind(), ErrorKind::Configuration);
+        let error = "Draft-11".parse::<HeaderStyle>().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(NAMES.iter().all(|(name, _)| error.to_string().contains(name)), "{error}");
     }
 }

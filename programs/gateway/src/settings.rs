@@ -8,6 +8,7 @@ use http::header::FORWARDED;
 use http::uri::Scheme;
 use http::{HeaderName, Uri};
 use ipnet::IpNet;
+use tower_sluice::Error;
 use tower_sluice::key::ClientIp;
 use tower_sluice::respond::HeaderStyle;
 
@@ -62,10 +63,8 @@ impl Settings {
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let get = &|name: &str| get(name).filter(|value| !value.is_empty());
         let headers = get("HEADERS").unwrap_or_else(|| "draft-11".to_owned());
-        let headers = headers.parse().map_err(|_| {
-            let known = "draft-11, draft-07, draft-06, legacy or none";
-            format!("HEADERS is {headers:?}, and must be {known}")
-        })?;
+        let headers =
+            headers.parse().map_err(|error: Error| format!("HEADERS is {headers:?}: {error}"))?;
         let forwarded = match get("FORWARDED").map(|name| name.to_ascii_lowercase()).as_deref() {
             None | Some("x-forwarded-for") => HeaderName::from_static("x-forwarded-for"),
             Some("forwarded") => FORWARDED,

@@ -89,6 +89,7 @@ fn each_style_of_fields_is_there() {
             &["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "ratelimit-policy"],
         ),
         ("legacy", &["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"]),
+        ("legacy-epoch", &["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"]),
         ("none", &[]),
     ] {
         let gateway = Gateway::start(&row("api", "limit = 1"), &[("HEADERS", style)]);
