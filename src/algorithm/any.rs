@@ -149,7 +149,10 @@ impl AnyAlgorithm {
             Self::Budget(one) => one.max_debt(max_debt).into(),
             Self::SmoothBursty(one) => one.max_debt(max_debt).into(),
             Self::SmoothWarmingUp(one) => one.max_debt(max_debt).into(),
-            others => others,
+            Self::FixedWindow(_)
+            | Self::SlidingLog(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingCounter(_) => self,
         }
     }
 }

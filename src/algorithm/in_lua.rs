@@ -11,14 +11,14 @@ use super::{Algorithm, INEXACT};
     note = "a limiter of a tuple has the type of a `Vec<AnyAlgorithm>`"
 )]
 pub trait InLua: Algorithm {
-    /// The name of its script: of the file, and of the Lua table.
+    /// The name of its script: that of its file, without the ending.
     #[doc(hidden)]
     const NAME: &'static str;
     /// The tag in its keys, between the name of the limiter and the key of the charge. It states
     /// kind and format version.
     #[doc(hidden)]
     const TAG: &'static str;
-    /// Its Lua twin, which defines a table of this algorithm's name.
+    /// Its Lua twin: the sections of its file, which `scripts/README.md` describes.
     #[doc(hidden)]
     const SCRIPT: &'static str;
 

@@ -5,35 +5,44 @@ use tower_sluice::algorithm::AnyAlgorithm;
 #[cfg(feature = "redisson")]
 use tower_sluice_redisson::Rate;
 
-/// The name of an algorithm. Default: a token bucket.
-#[derive(Clone, Copy, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Name {
-    #[default]
-    TokenBucket,
-    Budget,
-    FixedWindow,
-    SlidingLog,
-    SlidingWindow,
-    SlidingCounter,
-    SmoothBursty,
-    SmoothWarmingUp,
-    Redisson,
+macro_rules! algorithms {
+    ($($(#[$meta:meta])* $name:ident = $text:literal with $own:expr),+ $(,)?) => {
+        /// The name of an algorithm. Default: a token bucket.
+        #[derive(Clone, Copy, Default, PartialEq, Deserialize)]
+        pub(crate) enum Name {
+            $($(#[$meta])* #[serde(rename = $text)] $name),+
+        }
+
+        impl Name {
+            /// The settings that only some algorithms have.
+            pub(crate) const OWN: &[&[&str]] = &[$(&$own),+];
+
+            /// Returns the name as rows write it, and the settings of this algorithm that only some
+            /// have.
+            pub(crate) fn written(self) -> (&'static str, &'static [&'static str]) {
+                match self {
+                    $(Self::$name => ($text, &$own)),+
+                }
+            }
+        }
+    };
 }
 
-/// The names as rows write them, in the order of [`Name`], each with the settings that only some
-/// algorithms have.
-pub(crate) const ALGORITHMS: [(&str, &[&str]); 9] = [
-    ("token_bucket", &["burst", "max_debt"]),
-    ("budget", &["burst", "max_debt", "max_hold"]),
-    ("fixed_window", &["anchored"]),
-    ("sliding_log", &["max_limit"]),
-    ("sliding_window", &["cells"]),
-    ("sliding_counter", &[]),
-    ("smooth_bursty", &["burst", "max_debt", "max_burst", "start_empty", "wait_for_own_cost"]),
-    ("smooth_warming_up", &["burst", "max_debt", "warm_up", "cold_factor", "wait_for_own_cost"]),
-    ("redisson", &["burst", "rate_type", "keep_alive"]),
-];
+// The name as rows write it, and the settings that only some algorithms have.
+algorithms!(
+    #[default]
+    TokenBucket = "token_bucket" with ["burst", "max_debt"],
+    Budget = "budget" with ["burst", "max_debt", "max_hold"],
+    FixedWindow = "fixed_window" with ["anchored"],
+    SlidingLog = "sliding_log" with ["max_limit"],
+    SlidingWindow = "sliding_window" with ["cells"],
+    SlidingCounter = "sliding_counter" with [],
+    SmoothBursty = "smooth_bursty"
+        with ["burst", "max_debt", "max_burst", "start_empty", "wait_for_own_cost"],
+    SmoothWarmingUp = "smooth_warming_up"
+        with ["burst", "max_debt", "warm_up", "cold_factor", "wait_for_own_cost"],
+    Redisson = "redisson" with ["burst", "rate_type", "keep_alive"],
+);
 
 /// The kind of Java's limiter.
 #[cfg(feature = "redisson")]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Map;
 use tower_sluice::Quota;
 
-use super::chosen_algorithm::{ALGORITHMS, Name};
+use super::chosen_algorithm::Name;
 use super::fields::Fields;
 use super::limited_policy::shared_limiters;
 use super::path::Allowed;
@@ -78,7 +78,7 @@ fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowE
     else {
         return Err(errors);
     };
-    let (algorithm, own) = ALGORITHMS[row.algorithm as usize];
+    let (algorithm, own) = row.algorithm.written();
     let is_own = |field: &String| field == "horizon" || own.contains(&&**field);
     let mut settings: Map<_, _> = valid.into_iter().filter(|(field, _)| is_own(field)).collect();
     if matches!(row.algorithm, Name::TokenBucket | Name::Budget) {

@@ -13,7 +13,7 @@ use tower_sluice_redisson::{PermitLog, Rate};
 
 #[cfg(feature = "redisson")]
 use super::chosen_algorithm::JavaRateType;
-use super::chosen_algorithm::{ALGORITHMS, Choice, Name};
+use super::chosen_algorithm::{Choice, Name};
 use super::fields::Fields;
 use super::values::Span;
 use super::written::Written;
@@ -39,8 +39,8 @@ type FillTime = (Duration, &'static str);
 impl Setting {
     /// Makes the algorithm of a row. `None` if a field is wrong.
     pub(crate) fn of(row: &Written, fields: &mut Fields) -> Option<Self> {
-        let (name, own) = ALGORITHMS[row.algorithm as usize];
-        for setting in ALGORITHMS.iter().flat_map(|(_, all)| *all) {
+        let (name, own) = row.algorithm.written();
+        for setting in Name::OWN.iter().copied().flatten() {
             if !own.contains(setting) && fields.valid.remove(*setting).is_some() {
                 fields.wrong::<()>(setting, format!("a {name} has no such setting"));
             }
