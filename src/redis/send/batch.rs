@@ -157,8 +157,8 @@ pub(super) type Requests = Vec<Box<QueuedRequest>>;
 pub(super) struct Batch {
     pub(super) hash_slot: u16,
     pub(super) requests: Requests,
-    /// True if later calls for the slot no longer wait for its refunds.
-    pub(super) frees_slot: bool,
+    /// True if later calls for the hash slot no longer wait for its refunds.
+    pub(super) frees_hash_slot: bool,
 }
 
 /// The batches that are sent together over one connection: several only in a cluster.
@@ -192,7 +192,7 @@ pub(super) type CallFuture = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 
 impl Batch {
     pub(super) fn new(hash_slot: u16, requests: Requests) -> Self {
-        Self { hash_slot, requests, frees_slot: false }
+        Self { hash_slot, requests, frees_hash_slot: false }
     }
 
     /// Returns true if it has refunds.
@@ -262,7 +262,7 @@ impl Batch {
 
     /// Splits it into batches of one key each.
     pub(super) fn split_by_key(self) -> Vec<Self> {
-        let Self { hash_slot, requests, frees_slot } = self;
+        let Self { hash_slot, requests, frees_hash_slot } = self;
         let mut batches: Vec<Self> = Vec::new();
         for queued in requests {
             match batches.last_mut() {
@@ -270,7 +270,7 @@ impl Batch {
                     batch.requests.push(queued);
                 }
                 _ => {
-                    batches.push(Self { hash_slot, requests: vec![queued], frees_slot });
+                    batches.push(Self { hash_slot, requests: vec![queued], frees_hash_slot });
                 }
             }
         }

@@ -29,8 +29,8 @@ pub(super) async fn send_call(
 /// Sends a batch that no server has run to the server that the cluster names.
 pub(super) async fn follow(config: Arc<Config>, rejected: Rejected<Batch>) -> CallEnd {
     let mut wait = Wait::new(&config, slice::from_ref(&rejected.item), None);
-    if rejected.item.frees_slot {
-        wait.refund_slots.clear();
+    if rejected.item.frees_hash_slot {
+        wait.refund_hash_slots.clear();
     }
     wait.run(Box::pin(routed::follow(config, rejected)), None).await
 }
@@ -43,7 +43,7 @@ pub(super) async fn follow(config: Arc<Config>, rejected: Rejected<Batch>) -> Ca
 struct Wait {
     config: Arc<Config>,
     partition: Option<(Partition, usize)>,
-    refund_slots: Vec<u16>,
+    refund_hash_slots: Vec<u16>,
     earliest: Deadline,
     latest: Instant,
 }
@@ -59,7 +59,7 @@ impl Wait {
         Self {
             config: Arc::clone(config),
             partition,
-            refund_slots: with_refunds.map(|batch| batch.hash_slot).collect(),
+            refund_hash_slots: with_refunds.map(|batch| batch.hash_slot).collect(),
             earliest: Deadline::new(earliest, first_slot),
             latest: deadlines().max().unwrap_or(sent),
         }
@@ -85,8 +85,8 @@ impl Wait {
         }
     }
 
-    /// Waits for a late reply. In a cluster, refunds release their slots before that, since nothing
-    /// else is sent for blocked slots.
+    /// Waits for a late reply. In a cluster, refunds release their hash slots before that, since
+    /// nothing else is sent for blocked ones.
     async fn late_reply(
         mut self,
         mut sending: CallFuture,
@@ -94,7 +94,7 @@ impl Wait {
         connection: Option<Arc<dyn SharedConnection>>,
     ) -> CallEnd {
         let until = self.latest + LATE_REPLY_TIMEOUT;
-        if self.config.pool.client.is_routed() && !self.refund_slots.is_empty() {
+        if self.config.pool.client.is_routed() && !self.refund_hash_slots.is_empty() {
             let end = select! {
                 biased;
                 end = &mut sending => Some(end),
@@ -103,11 +103,11 @@ impl Wait {
             if let Some(end) = end {
                 return self.ended(end, sent);
             }
-            let refunds_done = std::mem::take(&mut self.refund_slots);
+            let refunds_done = std::mem::take(&mut self.refund_hash_slots);
             let late_reply = async move {
                 let end = timeout_at(until, sending).await.unwrap_or_default();
                 let mut end = self.ended(end, sent);
-                end.unfinished.iter_mut().for_each(|rejected| rejected.item.frees_slot = true);
+                end.unfinished.iter_mut().for_each(|rejected| rejected.item.frees_hash_slot = true);
                 end
             };
             let late_reply: Option<CallFuture> = Some(Box::pin(late_reply));
@@ -120,7 +120,7 @@ impl Wait {
         if end.was_answered {
             self.config.calls.answered(sent);
         }
-        end.refunds_done = self.refund_slots;
+        end.refunds_done = self.refund_hash_slots;
         // Redirected refunds are not done.
         let CallEnd { refunds_done, unfinished, .. } = &mut end;
         refunds_done

@@ -3,12 +3,11 @@
 //! The hash slots of a partition take turns. A partition has few calls in flight, so requests that
 //! arrive during a call share the next one.
 //!
-//! If one call had all charges, this process would wait while the server works, and the server
-//! would wait while this process reads the answers. So a call takes at most half of the charges
-//! without an answer. The next call follows when another charge has come, or when the answers to a
-//! call have been read. If two calls were sent together, the server would answer both together. So
-//! the server works on one call while this process reads the answers to the other. If no charge
-//! follows a burst, its second half waits for one reply, or for a few milliseconds (`worker.rs`).
+//! A call takes at most half of the charges without an answer, so that the server works on one call
+//! while this process reads the answers to the other. The next call follows when another charge
+//! has come, or when the answers to a call have been read: the server would answer two calls
+//! together if they were sent together. If no charge follows a burst, its second half waits for one
+//! reply, or for a few milliseconds (`worker.rs`).
 //! Charges of one hot key cost the server little beside their call, so fewer of them are split.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -41,7 +40,7 @@ struct CallBounds {
 #[derive(Default)]
 struct PartitionState {
     /// The hash slots for which a call may be sent, each once.
-    slots: VecDeque<u16>,
+    hash_slots: VecDeque<u16>,
     /// The requests of these slots.
     waiting: usize,
     calls_in_flight: usize,
@@ -70,7 +69,7 @@ impl Partitions {
     /// Adds a slot with `requests` waiting requests.
     pub(super) fn push(&mut self, partition: Partition, hash_slot: u16, requests: usize) {
         let state = self.partitions.entry(partition).or_default();
-        state.slots.push_back(hash_slot);
+        state.hash_slots.push_back(hash_slot);
         state.waiting += requests;
     }
 
@@ -97,7 +96,8 @@ impl Partitions {
             state.may_send(&self.limits) && (!only_whole || state.has_whole_batch(&self.limits))
         };
         let next = self.partitions.iter().find(|(_, state)| is_next(state));
-        let next = next.and_then(|(partition, state)| Some((*partition, *state.slots.front()?)));
+        let next =
+            next.and_then(|(partition, state)| Some((*partition, *state.hash_slots.front()?)));
         if next.is_none() {
             self.partitions.retain(|_, state| !state.is_idle());
         }
@@ -112,7 +112,7 @@ impl Partitions {
 
     /// Removes the next slot of a partition.
     pub(super) fn pop(&mut self, partition: Partition) -> Option<u16> {
-        self.partitions.get_mut(&partition)?.slots.pop_front()
+        self.partitions.get_mut(&partition)?.hash_slots.pop_front()
     }
 
     /// Records that `requests` requests of a partition no longer wait.
@@ -123,10 +123,10 @@ impl Partitions {
     }
 
     /// Removes all slots of a partition.
-    pub(super) fn take_slots(&mut self, partition: Partition) -> VecDeque<u16> {
+    pub(super) fn take_hash_slots(&mut self, partition: Partition) -> VecDeque<u16> {
         let Some(state) = self.partitions.get_mut(&partition) else { return VecDeque::new() };
         state.waiting = 0;
-        std::mem::take(&mut state.slots)
+        std::mem::take(&mut state.hash_slots)
     }
 
     /// Records that a call of `requests` requests is sent, perhaps all of one key.
@@ -159,14 +159,14 @@ impl Partitions {
 
 impl PartitionState {
     fn is_idle(&self) -> bool {
-        self.slots.is_empty() && self.calls_in_flight == 0 && !self.is_connecting
+        self.hash_slots.is_empty() && self.calls_in_flight == 0 && !self.is_connecting
     }
 
     /// Returns true if a call may be sent now.
     fn may_send(&self, limits: &CallBounds) -> bool {
         let is_held = self.has_just_sent && self.is_shared(limits);
         let may_begin = !self.is_connecting && self.calls_in_flight < limits.in_flight;
-        !self.slots.is_empty() && may_begin && !is_held
+        !self.hash_slots.is_empty() && may_begin && !is_held
     }
 
     /// The most requests in the next call.

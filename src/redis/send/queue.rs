@@ -1,12 +1,12 @@
 //! The charges that wait to be sent, by hash slot: refunds first, then in the order of arrival.
 //!
-//! On a plain server, all keys share one slot. A cluster runs a script only on keys of one hash
-//! slot, so there each batch takes the charges of one slot. `partitions.rs` decides which batches
+//! On a plain server, all keys share one hash slot. A cluster runs a script only on keys of one
+//! hash slot, so there each batch takes the charges of one. `partitions.rs` decides which batches
 //! are sent together, and when.
 //!
 //! The latest reservation is refunded first, and before new charges change the state, since a
 //! refund acts on the state that its reservation left. Calls that run at the same time could
-//! overtake each other. So while a call has refunds, all later calls for the same slot use its
+//! overtake each other. So while a call has refunds, all later calls for its hash slot use its
 //! connection (`worker.rs`). In a cluster a refund may be redirected, so there the later calls wait
 //! for its end.
 
@@ -25,7 +25,7 @@ use crate::core::Error;
 /// The requests that wait.
 pub(super) struct Queue {
     pool: Pool,
-    slots: BTreeMap<u16, SlotQueue>,
+    queues: BTreeMap<u16, SlotQueue>,
     pub(super) partitions: Partitions,
     /// Counts requests, so that refunds with the same mark are distinct.
     count: u64,
@@ -45,21 +45,22 @@ struct SlotQueue {
 
 impl Queue {
     pub(super) fn new(pool: Pool, max_batch_size: usize) -> Self {
-        Self { pool, slots: BTreeMap::new(), partitions: Partitions::new(max_batch_size), count: 0 }
+        let partitions = Partitions::new(max_batch_size);
+        Self { pool, queues: BTreeMap::new(), partitions, count: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.queues.is_empty()
     }
 
     /// Returns true if a call for a hash slot has refunds and has not ended.
     pub(super) fn has_refunds_in_flight(&self, hash_slot: u16) -> bool {
-        self.slots.get(&hash_slot).is_some_and(|slot_queue| slot_queue.refund_calls > 0)
+        self.queues.get(&hash_slot).is_some_and(|slot_queue| slot_queue.refund_calls > 0)
     }
 
     pub(super) fn push(&mut self, queued: Box<QueuedRequest>) {
         let hash_slot = queued.hash_slot;
-        let slot_queue = self.slots.entry(hash_slot).or_default();
+        let slot_queue = self.queues.entry(hash_slot).or_default();
         self.count += 1;
         slot_queue.push(queued, self.count);
         if let Some(partition) = slot_queue.partition {
@@ -93,7 +94,7 @@ impl Queue {
             && let Some(hash_slot) = self.pop(partition)
         {
             if self.pool.client.partition(hash_slot) == partition
-                && let Some(slot_queue) = self.slots.get_mut(&hash_slot)
+                && let Some(slot_queue) = self.queues.get_mut(&hash_slot)
             {
                 let batch = Batch::new(hash_slot, slot_queue.take(room));
                 room -= batch.requests.len();
@@ -113,7 +114,7 @@ impl Queue {
 
     /// Records that the refunds of a call for a slot are done.
     pub(super) fn refunds_done(&mut self, hash_slot: u16) {
-        if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
+        if let Some(slot_queue) = self.queues.get_mut(&hash_slot) {
             slot_queue.refund_calls -= 1;
         }
         self.update(hash_slot);
@@ -122,8 +123,8 @@ impl Queue {
     /// Lets each slot of a partition wait where it belongs now. With an error, fails every waiting
     /// request of those that stay.
     pub(super) fn regroup(&mut self, partition: Partition, error: Option<&Error>) {
-        for hash_slot in self.partitions.take_slots(partition) {
-            let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { continue };
+        for hash_slot in self.partitions.take_hash_slots(partition) {
+            let Some(slot_queue) = self.queues.get_mut(&hash_slot) else { continue };
             slot_queue.partition = None;
             if let Some(error) = error
                 && self.pool.client.partition(hash_slot) == partition
@@ -138,7 +139,7 @@ impl Queue {
     /// Removes the next slot of a partition.
     fn pop(&mut self, partition: Partition) -> Option<u16> {
         let hash_slot = self.partitions.pop(partition)?;
-        if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
+        if let Some(slot_queue) = self.queues.get_mut(&hash_slot) {
             slot_queue.partition = None;
             self.partitions.shrink(partition, slot_queue.len());
         }
@@ -148,10 +149,10 @@ impl Queue {
     /// Lets a slot wait in its partition if a call may be sent for it. Returns the partition if the
     /// slot starts to wait. Forgets an idle slot.
     fn update(&mut self, hash_slot: u16) -> Option<Partition> {
-        let slot_queue = self.slots.get_mut(&hash_slot)?;
+        let slot_queue = self.queues.get_mut(&hash_slot)?;
         let waits_for_refunds = slot_queue.refund_calls > 0 && self.pool.client.is_routed();
         if slot_queue.is_idle() {
-            self.slots.remove(&hash_slot);
+            self.queues.remove(&hash_slot);
         } else if slot_queue.len() > 0 && slot_queue.partition.is_none() && !waits_for_refunds {
             let partition = self.pool.client.partition(hash_slot);
             slot_queue.partition = Some(partition);
