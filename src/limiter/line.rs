@@ -7,6 +7,14 @@
 //! given back. If the store cannot take a slot back, it is kept until it is due. The next charge of
 //! that key that may wait for it takes it, without a call.
 //!
+//! A slot here is the instant that the store reserved for a wait, not a hash slot of a cluster.
+//!
+//! How a waiter that leaves gives its slot back: the dropped future calls `Admission::abandon`
+//! (`acquire.rs`), which settles the reservation with 0 units. `Redis` and `Memory` pass that to
+//! `Configured::settle` (`configured.rs`), which calls `Turn::leave` of the waiter's `Place` below.
+//! It removes the waiter, and the waiters behind it move up. The newest slot is then spare, and
+//! `SettleUnits` gives it back to the store: at once in `Memory`, by a refund over Redis.
+//!
 //! The store decides which slots exist. A line decides which waiter uses each slot. No waiter goes
 //! before a slot of the store, none goes later than its own slot, and none overtakes another.
 //!
@@ -100,7 +108,7 @@ struct Line {
     /// The slots beyond the last waiter, all after those of the waiters.
     spares: Slots,
     /// The waiters, first come, first served: a ring of links, so that any of them leaves in one
-    /// step. The first element is not a waiter. It is before the first one and behind the last.
+    /// step. The element at index 0 is not a waiter: it links the last waiter to the first.
     waiters: Vec<LineWaiter>,
     /// The elements of waiters that left.
     unused: Vec<usize>,
@@ -297,7 +305,8 @@ impl Lines {
         let (waiters, spares) = (line.slots.len(), line.spares.len());
         line.drop_useless_spares(self.known());
         let (changed, waker) = (change(line), line.wake_first());
-        // In one step, since callers read the sums without the lock. A lower number wraps around.
+        // One addition each, since callers read the sums without the lock. If a line has fewer now,
+        // the difference wraps around, and so does the sum.
         self.spares.fetch_add(line.spares.len().wrapping_sub(spares), Relaxed);
         self.waiters.fetch_add(line.slots.len().wrapping_sub(waiters), Relaxed);
         let last = line.spares.last_key_value().map(|(_, slot)| slot.due);

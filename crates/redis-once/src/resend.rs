@@ -2,6 +2,20 @@
 //! redirects of a cluster.
 //!
 //! An item is a command, or a run of a script. A server runs it whole or not at all.
+//!
+//! The path of a MOVED reply, which says that another server now holds the hash slot:
+//!
+//! 1. `exchange` sends the items. `Next::of` (`cluster/redirect.rs`) reads the
+//!    error, and returns `Next::Moved` with the address. The item was not run, so it is rejected.
+//! 2. `step` calls `Cluster::moved` (`cluster/mod.rs`). It assigns the slot to that
+//!    server (`cluster/nodes.rs`), wakes calls that wait for the slot, and has the slot map read
+//!    again (`cluster/refresh.rs`), since other slots have probably moved too. Without an address,
+//!    the slot has no server until then.
+//! 3. `send_again` asks `Pool::connection_to` for a connection to the new server
+//!    of the slot, and sends the item over it. From the fourth round on it pauses first.
+//!
+//! ASK names a server for one attempt, so step 2 changes no slot, and step 3 sends ASKING first.
+//! TRYAGAIN is sent again after a pause. Outside a cluster, MOVED and ASK are errors.
 
 use std::mem;
 use std::time::Duration;

@@ -2,6 +2,24 @@
 //! [guide]: crate::guide
 //!
 #![doc = include_str!("../README.md")]
+// From a file to a policy:
+// - `row.rs`: rows as a file has them, not checked. `written.rs`: the fields that a row may have.
+//   `values.rs`: types of several fields, such as a period.
+// - `read_rows.rs`: reads each row into a policy. `fields.rs` keeps the error of each field, and
+//   `table_error.rs` has the errors of the table.
+// - `setting.rs`: checks the algorithm, quota and waits of a row. `chosen_algorithm.rs` lists the
+//   algorithms and the settings that only some have.
+// - `pattern.rs`: the requests that a policy takes; `path.rs` reads their paths. `policy_key.rs`: the
+//   key that it charges.
+// - `policy.rs`: a policy, which is a row whose fields were all checked.
+// From a request to a decision:
+// - `policies.rs`: the key extractor and the limiter of a layer. It has the table in force, and
+//   exchanges it.
+// - `table_in_force.rs`: finds the policies that take a request, and their keys.
+// - `decide_policies.rs`: decides all or nothing. `limited_policy.rs`: a policy with its limiter.
+//   `combinations.rs`: the limiters of policies that decide together.
+// - `policy_handle.rs`: one policy, to operate on its keys. `policy_event.rs` and `table_watch.rs`:
+//   events and metrics.
 // Without a feature, links to what it adds are plain text, and some matches have one arm.
 #![cfg_attr(
     not(all(feature = "redis", feature = "redisson")),

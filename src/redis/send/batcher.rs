@@ -7,8 +7,8 @@
 //! of a burst: it waits for the first answers, or for 5 ms.
 //!
 //! Charges share a call if they belong to one limiter and its clones, to one runtime, and to one
-//! hash slot. In a cluster, a call also has charges of other slots that use the same
-//! connection.
+//! connection. In a cluster, a connection has the charges of several hash slots of its server, and
+//! the script runs once for each hash slot.
 //!
 //! Each runtime has its own worker, so a runtime that has ended or is blocked does not delay
 //! others.

@@ -1,5 +1,8 @@
 //! The caller's half of a decision, which awaits the answer until the deadline. If it is dropped,
 //! it refunds an admission.
+//!
+//! If no answer has come by the deadline, `crates/redis-once/src/fault.rs` decides the kind of the
+//! error, and so if it may fail open.
 
 use std::future::Future;
 use std::pin::Pin;
