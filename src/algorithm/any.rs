@@ -133,6 +133,23 @@ any_algorithm!(
     SmoothWarmingUp,
 );
 
+#[cfg(all(feature = "redis", any(test, fuzzing)))]
+impl AnyAlgorithm {
+    /// Makes one of each algorithm, for tests of their scripts.
+    pub(crate) fn one_of_each(quota: Quota) -> [Self; 8] {
+        [
+            TokenBucket::new(quota).into(),
+            Budget::new(quota).into(),
+            FixedWindow::new(quota).into(),
+            SlidingLog::new(quota).into(),
+            SlidingWindow::new(quota).into(),
+            SlidingCounter::new(quota).into(),
+            SmoothBursty::new(quota).into(),
+            SmoothWarmingUp::new(quota, Duration::from_secs(1)).into(),
+        ]
+    }
+}
+
 impl AnyAlgorithm {
     /// Sets the longest wait that it reserves: see [`TokenBucket::horizon`].
     #[must_use]

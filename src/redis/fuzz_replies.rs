@@ -165,18 +165,13 @@ fn readers() -> Vec<(usize, Box<dyn ReadEntry>)> {
     }
     let quota = || Quota::new(7, Duration::from_micros(1_000));
     let slow = || Quota::per_minute(3);
-    vec![
+    let pair = (TokenBucket::new(quota()), FixedWindow::new(slow())).into_algorithm();
+    let others = [
         reader(TokenBucket::new(quota().burst(5))),
-        reader(Budget::new(quota().burst(5))),
-        reader(FixedWindow::new(quota())),
         reader(FixedWindow::new(slow()).anchored()),
-        reader(SlidingLog::new(quota())),
-        reader(SlidingWindow::new(slow())),
-        reader(SlidingCounter::new(slow())),
-        reader(SmoothBursty::new(slow())),
-        reader(SmoothWarmingUp::new(slow(), Duration::from_secs(10))),
-        reader((TokenBucket::new(quota()), FixedWindow::new(slow())).into_algorithm()),
-    ]
+        reader(pair),
+    ];
+    AnyAlgorithm::one_of_each(slow()).map(reader).into_iter().chain(others).collect()
 }
 
 /// Tests of the fuzzed functions from seeds: the same inputs in every check, and more on demand.

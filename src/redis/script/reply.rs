@@ -17,10 +17,10 @@ use crate::limiter::configured::ConfiguredAlgorithm;
 /// The largest wait, count or state.
 const MAX_NUMBER: i64 = INEXACT;
 
-/// The begin of a text about a key that is blocked. The end of the block follows.
+/// The start of a text about a key that is blocked. The end of the block follows.
 const BLOCKED: &[u8] = b"BLOCKED ";
 
-/// The begin of a text about units that were taken of a key that was reset. The wait follows, as
+/// The start of a text about units that were taken of a key that was reset. The wait follows, as
 /// the number that would stand for it, and the birth of each quota's key.
 const RESET: &[u8] = b"RESET ";
 
