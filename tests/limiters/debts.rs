@@ -331,6 +331,39 @@ async fn of_processes_with_two_horizons_the_shorter_one_cuts_what_has_no_mark() 
     }
 }
 
+/// The burst of the short quota refills in a second, that of the long one in an hour. A debt
+/// without a mark is cut to this second and the horizon, one with a mark to this second and
+/// `max_debt`.
+#[tokio::test]
+async fn a_shorter_period_cuts_a_debt_to_its_own_burst_and_the_horizon_or_the_longest_debt() {
+    let server = Server::start();
+    let (long, short) = (Quota::per_hour(10), Quota::per_second(10));
+    let (hour, tenth) = (60 * MINUTE, Duration::from_millis(100));
+    let bucket = TokenBucket::new(long).horizon(hour);
+    let budget = Budget::new(long).max_hold(hour).horizon(hour);
+    for (longest, cost, left) in [
+        // Half an hour is owed: no mark.
+        (24 * hour, 15, hour + 10 * tenth),
+        // An hour and a half is owed: a mark.
+        (24 * hour, 25, 150 * MINUTE),
+        (90 * MINUTE, 25, 90 * MINUTE + 10 * tenth),
+    ] {
+        for algorithm in [
+            AnyAlgorithm::from(bucket.max_debt(longest)),
+            AnyAlgorithm::from(budget.max_debt(longest)),
+        ] {
+            for (limiter, _) in both(algorithm, &server.pool()) {
+                let place = format!("{cost} {limiter:?} {algorithm:?}");
+                limiter.penalize(Charge::new("alice").cost(cost)).await.expect("a decision");
+                let refused = limiter.check(&Charge::new("alice").quota(short)).await.unwrap();
+                assert_eq!(refused.retry_after(), Some(left - 9 * tenth), "{place}");
+                let refused = limiter.check(&Charge::new("alice")).await.unwrap();
+                assert_eq!(refused.retry_after(), Some(left - 54 * MINUTE), "{place}");
+            }
+        }
+    }
+}
+
 /// More than the limit counts in no window, and a window's end cancels it.
 #[tokio::test]
 async fn a_window_takes_its_limit_at_most_and_tells_the_rest() {
