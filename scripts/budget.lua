@@ -1,11 +1,11 @@
 -- Budget: a token bucket whose charges are held until they are settled. The twin of
 -- src/algorithm/budget.rs.
 --
--- Stored:  the instant at which the bucket is full again by what is spent, the begin of the latest
---          era, and the units that are held since that era and since the one before, as
+-- Stored:  the instant at which the bucket is full again after what is spent, the start of the
+--          latest era, and the units that are held since that era and since the one before, as
 --          `full:begin:current:former`, or with a fraction as `full+part/denominator:...`; after a
 --          `-` if the debt lasts longer than the horizon
--- Mark:    mark1: the begin of the era since which the units are held
+-- Mark:    mark1: the start of the era since which the units are held
 
 -- One unit takes unit_numerator / unit_denominator microseconds; max_debt: how long a key may owe;
 -- max_hold: how long an era is.

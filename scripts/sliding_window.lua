@@ -82,6 +82,7 @@ end
 -- A newest cell that is later than any reserved wait becomes one full cell of now. It
 -- is compared as stored: in other cells it would begin at another time.
 --@ clamp
+-- Compare before converting: the conversion changes where the cell starts.
 if newest * cell_width > now + horizon then
   newest, counts, list, clamped = math.floor(now / width), {}, nil, true
   for i = 1, cells do

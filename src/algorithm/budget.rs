@@ -188,7 +188,7 @@ impl Rule {
         State { owes: self.full(&state, now) > self.latest(now, self.horizon), ..state }
     }
 
-    /// The begin of the era of an instant.
+    /// The start of the era of an instant.
     #[inline]
     fn era(&self, at: i64) -> i64 {
         at - at % self.max_hold

@@ -157,7 +157,7 @@ use crate::core::Quota;
 pub use crate::core::mark::Mark;
 pub use crate::core::quota::{QuotaError, Quotas};
 
-/// The instant that a mark holds if there was no state before a charge: the begin of the epoch. A
+/// The instant that a mark holds if there was no state before a charge: the start of the epoch. A
 /// mark holds each instant plus one, since 0 stands for no instant.
 const NO_STATE: i64 = 1;
 

@@ -379,7 +379,7 @@ mod tests {
         let moved = longer.rebase(Some(&state), T0).unwrap();
         assert_eq!((moved.newest, moved.units_at(0)), (T0 / 1_000_000, 3));
         let finer = window.cells(60).rule(window.quota()).unwrap();
-        // No later than now, or than the begin of a cell that has not begun.
+        // No later than now, or than the start of a cell that has not begun.
         for (now, last) in [(-1, 0), (0, 0), (50_000, 50_000), (99_999, 99_999), (1 << 40, 99_999)]
         {
             let moved = finer.rebase(Some(&state), T0 + now).unwrap();
