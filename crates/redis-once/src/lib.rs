@@ -12,11 +12,11 @@
 //   role. `event.rs` tells the application of connections that were made, failed or lost.
 // - `cluster/`: one such pool for each server of a cluster, chosen by hash slots.
 //
-// One server, sentinels, bb8 and a given connection differ only in their `Connections`. A cluster is
-// the exception: `Pool` also has `cluster: Option<Arc<Cluster>>`. On it branch `is_routed`,
-// `hash_slot`, `partition`, `connect_partition`, `connection_to`, `first_tags`, `keys_apart` and
-// `missed_error` of `pool.rs`, and `step` and `exchange` of `resend.rs`. Another topology that routes
-// by key needs an arm in each.
+// One server, sentinels, bb8 and a given connection differ only in their `Connections`. A cluster
+// is the exception: `Pool` also has `cluster: Option<Arc<Cluster>>`. These branch on it: in
+// `pool.rs` `is_routed`, `hash_slot`, `partition`, `connect_partition`, `connection_to`,
+// `first_tags`, `keys_apart` and `missed_error`; in `resend.rs` `step`, `exchange` and
+// `record_error`. Another topology that routes by key needs an arm in each.
 //
 // - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that the
 //   application made.

@@ -37,7 +37,8 @@ pub(super) async fn send(
     if config.pool.client.is_routed() {
         all.end.unfinished = rejected;
     } else {
-        // Behind a proxy, calls are counted by one queue, which no batch may leave.
+        // Behind a proxy, one queue counts the calls that have refunds. A batch that is sent again
+        // later would not be in that count.
         for Rejected { item, .. } in rejected {
             let message = "the cluster is moving the key to another server";
             let error = ClientError::new(ClientErrorKind::Infrastructure, message);
