@@ -65,11 +65,11 @@ macro_rules! max_debt_setter {
         /// [`Settled`](crate::future::Settled) and
         /// [`Decision::not_taken`](crate::Decision::not_taken) tell how many.
         ///
-        /// Give all processes the same horizon. In a bucket or a budget, a debt within the horizon of
-        /// the process that left it is stored like a wait. So a process with a shorter horizon cuts
-        /// it to its own. While a rolling deploy shortens the horizon, each such debt loses at most
-        /// the difference. A quota whose whole burst refills sooner cuts it, too: to the time of that
-        /// burst, and the horizon. Longer debts stay in full, up to that time and `max_debt`. The
+        /// Give all processes the same horizon. In a bucket or a budget, a debt within the horizon
+        /// of the process that left it is stored like a wait. So a process with a shorter horizon
+        /// cuts it to its own. While a rolling deploy shortens the horizon, each such debt loses at
+        /// most the difference. A quota whose burst refills sooner cuts it, too: to the time of
+        /// that burst and the horizon. It cuts a longer debt to that time and `max_debt`. The
         /// smooth limiters cut no debt.
         pub const fn max_debt(self, max_debt: std::time::Duration) -> Self {
             Self { max_debt: crate::algorithm::common::at_most_a_year(max_debt), ..self }

@@ -98,8 +98,8 @@ impl<C> Admission<C> {
         self.project().attempts.take().map(|attempts| attempts.charge)
     }
 
-    /// Refunds a reserved wait that is not over yet, and held units. The head of `line.rs` says what
-    /// follows.
+    /// Refunds a reserved wait that is not over yet, and held units. The head of `line.rs` says
+    /// what follows.
     pub(crate) fn abandon<L: Limiter>(
         self: Pin<&mut Self>,
         limiter: &L,

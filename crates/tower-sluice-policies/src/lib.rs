@@ -9,8 +9,8 @@
 //   `table_error.rs` has the errors of the table.
 // - `setting.rs`: checks the algorithm, quota and waits of a row. `chosen_algorithm.rs` lists the
 //   algorithms and the settings that only some have.
-// - `pattern.rs`: the requests that a policy takes; `path.rs` reads their paths. `policy_key.rs`: the
-//   key that it charges.
+// - `pattern.rs`: the requests that a policy takes; `path.rs` reads their paths. `policy_key.rs`:
+//   the key that it charges.
 // - `policy.rs`: a policy, which is a row whose fields were all checked.
 // From a request to a decision:
 // - `policies.rs`: the key extractor and the limiter of a layer. It has the table in force, and
