@@ -332,8 +332,8 @@ impl Decision {
         let mut repeated = self.without_reservation().later(later, 0);
         (repeated.outcome, repeated.origin) = (Outcome::Deny { retry_after }, Origin::Cache);
         repeated.was_retry = false;
-        if let Some(added) = &mut repeated.details_mut().by_wrappers {
-            added.retried_for = Duration::ZERO;
+        if !repeated.waited().is_zero() {
+            repeated.set_retried_for(Duration::ZERO);
         }
         repeated
     }
