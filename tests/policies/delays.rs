@@ -20,7 +20,7 @@ async fn a_policy_that_is_off_or_in_a_shadow_delays_nobody() {
     let policies = policies(SLOW);
     let slow = policies.get("slow").unwrap();
     let seconds = |number| Some(Outcome::Wait(std::time::Duration::from_secs(number)));
-    for switch in [policies.switch(), slow.switch()] {
+    for switch in [policies.global_switch(), slow.switch()] {
         for mode in [SwitchMode::Off, SwitchMode::Shadow] {
             slow.reset(&["global"]).await.unwrap();
             assert_eq!(three(&policies).await, [Some(Outcome::Allow), seconds(1), seconds(2)]);
@@ -38,9 +38,9 @@ async fn a_policy_that_is_off_or_in_a_shadow_delays_nobody() {
 async fn the_switch_of_all_policies_survives_a_reload() {
     let policies = policies(SLOW);
     for mode in [SwitchMode::Off, SwitchMode::Shadow] {
-        policies.switch().set(mode);
+        policies.global_switch().set(mode);
         policies.load(&rows(&SLOW.replace("limit = 1", "limit = 2"))).unwrap();
-        assert_eq!(policies.switch().mode(), mode);
+        assert_eq!(policies.global_switch().mode(), mode);
         assert_eq!(policies.get("slow").unwrap().mode(), mode);
         policies.load(&rows(SLOW)).unwrap();
     }

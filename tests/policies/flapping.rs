@@ -31,11 +31,11 @@ async fn change_everything(policies: Policies, ended: Arc<AtomicBool>) {
         for (name, ..) in LIMITS {
             policies.get(name).expect("a policy").switch().set(dice.pick(&modes));
         }
-        policies.switch().set(dice.pick(&modes));
+        policies.global_switch().set(dice.pick(&modes));
         policies.load(&dice.pick(&tables)).expect("a table");
         tokio::task::yield_now().await;
     }
-    policies.switch().set(SwitchMode::On);
+    policies.global_switch().set(SwitchMode::On);
     policies.load(&tables[0]).expect("a table");
     for (name, ..) in LIMITS {
         policies.get(name).expect("a policy").switch().set(SwitchMode::On);

@@ -153,12 +153,12 @@ fn only_a_policy_with_a_path_refuses_a_path() {
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_is_not_on_refuses_no_path() {
     let policies = taking("'/login'");
-    policies.switch().set(SwitchMode::Shadow);
+    policies.global_switch().set(SwitchMode::Shadow);
     let seen = check(&policies, &request("GET", "//login", &[])).await.unwrap().unwrap();
     assert!(seen.is_admitted() && matches!(seen.shadowed(), Some(Err(_))), "{seen:?}");
-    policies.switch().set(SwitchMode::Off);
+    policies.global_switch().set(SwitchMode::Off);
     assert!(matches!(keyed(&policies, "//login"), Keyed::Exempt));
-    policies.switch().set(SwitchMode::On);
+    policies.global_switch().set(SwitchMode::On);
     assert!(is_refused(&policies, "//login"));
 }
 

@@ -29,7 +29,7 @@ async fn switches_count_what_would_have_been() {
     let call = request("GET", "/", &[]);
     let counts = || {
         let own = |name| counted(policies.get(name).unwrap().switch().shadow_counts());
-        (counted(policies.switch().shadow_counts()), own("a"), own("b"))
+        (counted(policies.global_switch().shadow_counts()), own("a"), own("b"))
     };
     // Of the policy's switch, whatever put the policy into a shadow.
     assert_eq!(burst(&policies, &call, 2).await, (2, vec![], 0));
@@ -38,10 +38,10 @@ async fn switches_count_what_would_have_been() {
     assert_eq!(burst(&policies, &call, 2).await, (2, vec![], 0));
     assert_eq!(counts(), ([0; 4], [0, 1, 1, 0], [4, 0, 0, 0]));
     // Of the switch of all, while it is the one.
-    policies.switch().set(SwitchMode::Shadow);
+    policies.global_switch().set(SwitchMode::Shadow);
     assert_eq!(burst(&policies, &call, 2).await, (2, vec![], 0));
     assert_eq!(counts(), ([0, 0, 4, 0], [0, 1, 3, 0], [4, 0, 2, 0]));
-    policies.switch().set(SwitchMode::On);
+    policies.global_switch().set(SwitchMode::On);
     policies.get("a").unwrap().switch().set(SwitchMode::On);
     let _ = policies.get("b").unwrap().peek(&["global"]).await.unwrap();
     assert_eq!(counts(), ([0, 0, 4, 0], [0, 1, 3, 0], [4, 0, 2, 0]));

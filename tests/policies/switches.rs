@@ -18,10 +18,10 @@ async fn off_takes_nothing_and_back_on_finds_the_state_as_it_was() {
     let policies = policies(TWO);
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 1).await, (1, vec![], 0));
-    policies.switch().set(SwitchMode::Off);
+    policies.global_switch().set(SwitchMode::Off);
     assert!(check(&policies, &call).await.is_none());
     assert_eq!(both(&policies).await, (1, 3));
-    policies.switch().set(SwitchMode::On);
+    policies.global_switch().set(SwitchMode::On);
     let a = policies.get("a").unwrap();
     a.switch().set(SwitchMode::Off);
     assert_eq!(burst(&policies, &call, 5).await, (3, vec![], 2));
@@ -51,9 +51,9 @@ async fn what_passes_since_a_policy_is_off_is_shown_under_its_name() {
         Some((decision.is_admitted(), decision.origin() == Origin::Off, seen))
     };
     let off = |name| format!("{name} Ok(Allow) Some(Off)");
-    policies.switch().set(SwitchMode::Off);
+    policies.global_switch().set(SwitchMode::Off);
     assert_eq!(decided(&call).await, Some((true, true, vec![off("a"), off("b")])));
-    policies.switch().set(SwitchMode::On);
+    policies.global_switch().set(SwitchMode::On);
     policies.get("a").unwrap().switch().set(SwitchMode::Off);
     for _ in 0..4 {
         let (is_admitted, is_off, seen) = decided(&call).await.expect("policies take it");
@@ -106,7 +106,7 @@ async fn a_policy_refuses_no_request_without_its_key_unless_it_is_on() {
     let refused = || vec![String::from("a: request has no header x to limit by")];
     let shadowed = || vec![String::from("a in shadow: request has no header x to limit by")];
     for of_all in [false, true] {
-        let switch = if of_all { policies.switch() } else { &own };
+        let switch = if of_all { policies.global_switch() } else { &own };
         assert_eq!(status().await, (400, refused()));
         switch.set(SwitchMode::Shadow);
         assert_eq!(status().await, (200, shadowed()));
@@ -115,7 +115,7 @@ async fn a_policy_refuses_no_request_without_its_key_unless_it_is_on() {
         switch.set(SwitchMode::On);
     }
     assert_eq!(own.shadow_counts().undecided, 2);
-    assert_eq!(policies.switch().shadow_counts().undecided, 1);
+    assert_eq!(policies.global_switch().shadow_counts().undecided, 1);
     // A switch around all of them.
     around.set(SwitchMode::Shadow);
     assert_eq!(status().await, (200, refused()));
@@ -143,7 +143,7 @@ async fn what_an_enforced_policy_refuses_a_shadow_does_not_take() {
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 4).await, (2, vec![], 2));
     assert_eq!(both(&policies).await, (0, 2));
-    policies.switch().set(SwitchMode::Shadow);
+    policies.global_switch().set(SwitchMode::Shadow);
     assert_eq!(burst(&policies, &call, 4).await, (4, vec![], 0));
     let decision = decide(&policies, &call).await;
     assert_eq!(decision.outcome(), Outcome::Allow);
@@ -161,7 +161,7 @@ async fn the_laxest_of_row_policy_and_all_holds() {
         (SwitchMode::Shadow, SwitchMode::On, SwitchMode::Shadow),
     ] {
         policy.switch().set(own);
-        policies.switch().set(all);
+        policies.global_switch().set(all);
         assert_eq!(policy.mode(), mode);
     }
 }
@@ -217,6 +217,6 @@ async fn a_policy_that_is_off_says_so_for_each_request_that_passes() {
     assert_eq!(policies.get("a").unwrap().mode(), SwitchMode::Off);
     assert_eq!(seen("/a").await, ["b Local", "a Off"]);
     assert_eq!(seen("/").await, ["b Local"]);
-    policies.switch().set(SwitchMode::Off);
+    policies.global_switch().set(SwitchMode::Off);
     assert_eq!(seen("/a").await, ["a Off", "b Off"]);
 }

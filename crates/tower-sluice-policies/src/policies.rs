@@ -178,7 +178,7 @@ impl Policies {
     /// [`shadow_counts`](Switch::shadow_counts) count the decisions of all policies: one for each
     /// policy of a request.
     #[must_use]
-    pub fn switch(&self) -> &Switch {
+    pub fn global_switch(&self) -> &Switch {
         &self.shared.global
     }
 

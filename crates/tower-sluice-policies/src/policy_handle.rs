@@ -79,7 +79,7 @@ impl PolicyHandle {
     /// of all policies. [`Off`](SwitchMode::Off) if its row is gone.
     #[must_use]
     pub fn mode(&self) -> SwitchMode {
-        let global = Policies::switch(&self.policies).mode();
+        let global = Policies::global_switch(&self.policies).mode();
         let table = self.policies.table();
         let limited = table.get(self.limited.policy.name());
         limited.map_or(SwitchMode::Off, |limited| limited.mode(global))

@@ -154,7 +154,7 @@ impl Gate {
 
     /// `on`, `off` or `shadow`: the switch of all policies.
     pub(crate) fn switch_word(&self) -> &'static str {
-        word(self.policies.switch().mode())
+        word(self.policies.global_switch().mode())
     }
 
     /// Sets the switch of a policy, or of all. Returns what holds then: the most permissive of both
@@ -165,7 +165,7 @@ impl Gate {
         mode: SwitchMode,
     ) -> Result<&'static str, AdminError> {
         let Some(name) = policy else {
-            self.policies.switch().set(mode);
+            self.policies.global_switch().set(mode);
             return Ok(word(mode));
         };
         let policy = self.get(name)?;
