@@ -23,6 +23,10 @@ const MIN_SHARED_OF_ONE_KEY: usize = 24;
 /// The partitions with requests to send, or with a call in flight.
 pub(super) struct Partitions {
     partitions: BTreeMap<Partition, PartitionState>,
+    /// The partitions that may send a call, each once.
+    sendable: VecDeque<Partition>,
+    /// The partitions that have just sent a call.
+    just_sent: Vec<Partition>,
     limits: CallBounds,
 }
 
@@ -53,17 +57,23 @@ struct PartitionState {
     has_just_sent: bool,
     /// True while a connection is awaited.
     is_connecting: bool,
+    is_sendable: bool,
 }
 
 impl Partitions {
     pub(super) fn new(max_batch_size: usize) -> Self {
         let limits = CallBounds { batch_size: max_batch_size, in_flight: 1, is_hot: false };
-        Self { partitions: BTreeMap::new(), limits }
+        let (partitions, sendable, just_sent) = (BTreeMap::new(), VecDeque::new(), Vec::new());
+        Self { partitions, sendable, just_sent, limits }
     }
 
     /// Sets the most calls of one partition in flight.
     pub(super) fn set_max_in_flight(&mut self, calls: usize) {
-        self.limits.in_flight = calls;
+        if self.limits.in_flight != calls {
+            self.limits.in_flight = calls;
+            let partitions: Vec<_> = self.partitions.keys().copied().collect();
+            partitions.into_iter().for_each(|partition| self.update(partition));
+        }
     }
 
     /// Adds a slot with `requests` waiting requests.
@@ -71,6 +81,7 @@ impl Partitions {
         let state = self.partitions.entry(partition).or_default();
         state.hash_slots.push_back(hash_slot);
         state.waiting += requests;
+        self.update(partition);
     }
 
     /// Records that requests have arrived. Counts `requests` more in a slot that waits.
@@ -79,29 +90,35 @@ impl Partitions {
             state.waiting += requests;
             state.has_just_sent = false;
         }
+        self.update(partition);
     }
 
     /// Lets another call of each partition be sent.
     pub(super) fn allow_next(&mut self) {
-        self.partitions.values_mut().for_each(|state| state.has_just_sent = false);
+        for partition in std::mem::take(&mut self.just_sent) {
+            self.arrived(partition, 0);
+        }
     }
 
     /// Returns the next partition, and its next slot. With `only_whole`, it returns only a
     /// partition whose next call is full.
-    ///
-    /// A caller asks until there is none, so each partition has its turn. Then the idle ones are
-    /// forgotten.
     pub(super) fn next(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
-        let is_next = |state: &PartitionState| {
-            state.may_send(&self.limits) && (!only_whole || state.has_whole_batch(&self.limits))
-        };
-        let next = self.partitions.iter().find(|(_, state)| is_next(state));
-        let next =
-            next.and_then(|(partition, state)| Some((*partition, *state.hash_slots.front()?)));
-        if next.is_none() {
-            self.partitions.retain(|_, state| !state.is_idle());
+        let mut at = 0;
+        loop {
+            let partition = *self.sendable.get(at)?;
+            let state = self.partitions.entry(partition).or_default();
+            if !state.may_send(&self.limits) {
+                self.sendable.remove(at);
+                state.is_sendable = false;
+                if state.is_idle() {
+                    self.partitions.remove(&partition);
+                }
+            } else if only_whole && !state.has_whole_batch(&self.limits) {
+                at += 1;
+            } else {
+                return state.hash_slots.front().map(|hash_slot| (partition, *hash_slot));
+            }
         }
-        next
     }
 
     /// The most requests in the next call of a partition.
@@ -138,6 +155,8 @@ impl Partitions {
         state.calls_in_flight += 1;
         state.requests_in_flight += requests;
         state.has_just_sent = true;
+        self.just_sent.push(partition);
+        self.update(partition);
     }
 
     /// Records that a call of `requests` requests has ended.
@@ -147,6 +166,7 @@ impl Partitions {
             state.calls_in_flight -= 1;
             state.requests_in_flight -= requests;
         }
+        self.update(partition);
     }
 
     /// Sends nothing for a partition while a connection is awaited.
@@ -154,12 +174,27 @@ impl Partitions {
         if let Some(state) = self.partitions.get_mut(&partition) {
             state.is_connecting = is_connecting;
         }
+        self.update(partition);
+    }
+
+    fn update(&mut self, partition: Partition) {
+        let Some(state) = self.partitions.get_mut(&partition) else { return };
+        if state.may_send(&self.limits) {
+            if !std::mem::replace(&mut state.is_sendable, true) {
+                self.sendable.push_back(partition);
+            }
+        } else if state.is_idle() {
+            self.partitions.remove(&partition);
+        }
     }
 }
 
 impl PartitionState {
     fn is_idle(&self) -> bool {
-        self.hash_slots.is_empty() && self.calls_in_flight == 0 && !self.is_connecting
+        self.hash_slots.is_empty()
+            && self.calls_in_flight == 0
+            && !self.is_connecting
+            && !self.is_sendable
     }
 
     /// Returns true if a call may be sent now.
@@ -278,11 +313,11 @@ mod tests {
             partitions.pop(3);
             partitions.shrink(3, requests);
             partitions.call_begins(3, requests, false);
-            // Its call runs.
+            // The partition is no longer listed, but its call runs.
             assert_eq!((partitions.next(false), partitions.next(true)), (None, None));
             assert_eq!(known(&partitions), 1);
             partitions.call_ended(3, requests);
-            assert_eq!((partitions.next(false), known(&partitions)), (None, 0));
+            assert_eq!(known(&partitions), 0);
         }
         for only_whole in [false, true] {
             partitions.push(3, 7, 30);
@@ -296,6 +331,6 @@ mod tests {
         partitions.shrink(3, 1);
         assert_eq!((partitions.next(false), known(&partitions)), (None, 1));
         partitions.set_connecting(3, false);
-        assert_eq!((partitions.next(false), known(&partitions)), (None, 0));
+        assert_eq!(known(&partitions), 0);
     }
 }
