@@ -140,7 +140,8 @@ impl Step {
         let known = each.map(|(index, own)| Ok((index, own.transpose()?)));
         match known.collect() {
             Ok(estimates) => self.estimates = estimates,
-            Err(error) => peeked = Err(error),
+            // The peek was answered.
+            Err(error) => peeked = Err(after_other_calls(error, &self.parts[0].charge)),
         }
         self.peeked = Some(peeked);
         self
