@@ -89,9 +89,10 @@ pub enum Begin<O> {
 
 debug_by_name!([O] Begin<O>);
 
-/// A limiter, and the type of [`around`](crate::limiter::around) it that adds something. Made by the methods of
-/// [`LimiterExt`](crate::LimiterExt), `MetricsExt` and `TraceExt`, whose results have names, such
-/// as [`DenyCache`](crate::limiter::DenyCache) or [`Shadow`](crate::limiter::Shadow).
+/// A limiter, and the type of [`around`](crate::limiter::around) it that adds something. Made by
+/// the methods of [`LimiterExt`](crate::LimiterExt), `MetricsExt` and `TraceExt`, whose results
+/// have names, such as [`DenyCache`](crate::limiter::DenyCache) or
+/// [`Shadow`](crate::limiter::Shadow).
 #[derive(Clone, Debug)]
 pub struct Wrapped<L, A> {
     pub(super) inner: L,
