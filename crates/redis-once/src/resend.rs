@@ -21,6 +21,7 @@ use std::mem;
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
+use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
 use super::address::Host;
@@ -36,6 +37,9 @@ use super::times::{FIRST_RESEND_PAUSE, MAX_RESEND_PAUSE};
 /// The number of redirects in a row without a pause. Later redirects pause, since two servers may
 /// redirect to each other.
 const REDIRECTS_WITHOUT_PAUSE: u32 = 3;
+
+/// A list that almost always has one element, which costs no allocation.
+type Few<T> = SmallVec<[T; 1]>;
 
 /// The items of a call: how they are sent, and what gets their answers.
 pub trait Items: Send {
@@ -99,7 +103,7 @@ impl Pool {
         &self,
         items: &mut I,
         connection: &dyn SharedConnection,
-        each: Vec<I::Item>,
+        each: impl IntoIterator<Item = I::Item>,
     ) -> Vec<Rejected<I::Item>> {
         let each = each.into_iter().map(|item| (item, None)).collect();
         self.exchange(items, connection, each, false).await
@@ -191,12 +195,12 @@ impl Pool {
         &self,
         items: &mut I,
         connection: &dyn SharedConnection,
-        mut each: Vec<(I::Item, Option<Instant>)>,
+        mut each: Few<(I::Item, Option<Instant>)>,
         is_asking: bool,
     ) -> Vec<Rejected<I::Item>> {
         let (mut rejected, mut sends_text) = (Vec::new(), false);
         loop {
-            let mut commands = Vec::with_capacity(each.len());
+            let mut commands = Few::with_capacity(each.len());
             let mut append = |(item, since)| {
                 let item = items.prepare(item)?;
                 let script = items.script(&item);
@@ -210,15 +214,15 @@ impl Pool {
                 commands.push(command);
                 Some((item, since, with_text))
             };
-            let sent: Vec<_> = each.into_iter().filter_map(&mut append).collect();
+            let sent: Few<_> = each.into_iter().filter_map(&mut append).collect();
             if sent.is_empty() {
                 return rejected;
             }
             let replies = send_commands(connection, commands, is_asking).await;
-            let mut unknown = Vec::new();
+            let mut unknown = Few::new();
             // An error of a write of several says nothing about one of them.
             let is_each = replies.is_ok() || sent.len() == 1;
-            let mut replies = replies.map(Vec::into_iter);
+            let mut replies = replies.map(Few::into_iter);
             for (item, since, with_text) in sent {
                 let reply = match &mut replies {
                     Err(error) => Err(error.clone()),
@@ -239,7 +243,7 @@ impl Pool {
                     _ => {
                         let answer = match reply {
                             Ok(value) => {
-                                let ran = items.script(&item).filter(|_| with_text);
+                                let ran = with_text.then(|| items.script(&item)).flatten();
                                 ran.inspect(|script| script.record_run());
                                 Ok((value, connection))
                             }
@@ -279,11 +283,11 @@ impl<I> Rejected<I> {
 /// Sends commands in one write, each after ASKING or not.
 async fn send_commands(
     connection: &dyn SharedConnection,
-    mut commands: Vec<Cmd>,
+    mut commands: Few<Cmd>,
     is_asking: bool,
-) -> RedisResult<Vec<Value>> {
+) -> RedisResult<Few<Value>> {
     if commands.len() == 1 && !is_asking {
-        return Ok(vec![connection.send(commands.remove(0)).await?]);
+        return Ok([connection.send(commands.remove(0)).await?].into());
     }
     let mut pipeline = Pipeline::with_capacity(commands.len());
     for command in commands {
@@ -292,7 +296,7 @@ async fn send_commands(
         }
         pipeline.add_command(command);
     }
-    connection.send_all(pipeline).await
+    connection.send_all(pipeline).await.map(Few::from)
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl Pool {
         let mut one = One { command, deadline, state: Arc::clone(&state), answer: None };
         let (pool, to) = (self.clone(), Arc::clone(&connection));
         let mut sending = Box::pin(async move {
-            let rejected = pool.send_each(&mut one, &*to, vec![()]).await;
+            let rejected = pool.send_each(&mut one, &*to, [()]).await;
             pool.send_again(&mut one, rejected).await;
             let missed = || pool.missed_error(&deadline, &one.state.progress.stage());
             one.answer.unwrap_or_else(|| Err(Failure::NotRun(missed())))

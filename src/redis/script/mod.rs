@@ -15,6 +15,7 @@ pub(crate) use self::reply::{BatchReply, ReadEntry, ReplyEntry, malformed_reply}
 use std::sync::{Mutex, PoisonError};
 
 use redis::Cmd;
+use smallvec::SmallVec;
 
 use self::assembly::{Kind, assemble};
 use crate::algorithm::{InLua, Mark, ScriptPart};
@@ -51,9 +52,9 @@ impl Scripts {
     }
 
     /// Returns the script for a call: almost all calls have only checks.
-    pub(super) fn choose(&self, requests: &[&Request]) -> &Script {
-        let is_check = |request: &&Request| matches!(request.op, Op::Check { .. });
-        if requests.iter().all(is_check) { &self.checks } else { &self.complete }
+    pub(super) fn choose<'a>(&self, mut requests: impl Iterator<Item = &'a Request>) -> &Script {
+        let is_check = |request: &Request| matches!(request.op, Op::Check { .. });
+        if requests.all(is_check) { &self.checks } else { &self.complete }
     }
 }
 
@@ -105,7 +106,7 @@ pub(super) fn append_call(
     rule: &[i64],
     requests: &[&Request],
 ) {
-    let groups: Vec<_> = requests.chunk_by(|one, next| one.key == next.key).collect();
+    let groups: SmallVec<[_; 1]> = requests.chunk_by(|one, next| one.key == next.key).collect();
     command.arg(groups.len() * key_prefixes.len());
     let mut name = String::new();
     for group in &groups {

@@ -14,6 +14,7 @@ use redis_once::calls::{
     Partition, Progress, Rejected, SharedConnection, Stage, from_error_reply, is_read_only,
 };
 use redis_once::{ErrorKind as ClientErrorKind, Failure, Script};
+use smallvec::SmallVec;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
@@ -166,7 +167,7 @@ pub(super) struct Call {
     pub(super) partition: Partition,
     /// The number of its requests.
     pub(super) requests: usize,
-    pub(super) batches: Vec<Batch>,
+    pub(super) batches: SmallVec<[Batch; 1]>,
 }
 
 /// A call that has ended, or that has no reply yet and no longer counts as in flight.
@@ -213,12 +214,13 @@ impl Batch {
     }
 
     pub(super) fn script<'a>(&self, config: &'a Config) -> &'a Script {
-        config.scripts.choose(&self.references())
+        config.scripts.choose(self.requests.iter().map(|queued| &queued.request))
     }
 
     /// Appends keys and arguments. `now` is the time by the caller's clock, if there is one.
     pub(super) fn append_to(&self, config: &Config, now: Option<i64>, command: &mut Cmd) {
-        append_call(command, now, &config.key_prefixes, &config.rule, &self.references());
+        let requests: SmallVec<[_; 1]> = self.requests.iter().map(|one| &one.request).collect();
+        append_call(command, now, &config.key_prefixes, &config.rule, &requests);
     }
 
     /// Gives each request its answer. Returns refunds of the units that were taken for callers that
@@ -275,10 +277,6 @@ impl Batch {
             }
         }
         batches
-    }
-
-    fn references(&self) -> Vec<&Request> {
-        self.requests.iter().map(|queued| &queued.request).collect()
     }
 }
 

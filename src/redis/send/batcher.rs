@@ -140,7 +140,7 @@ fn send_inline(
     permit: OwnedSemaphorePermit,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let (config, hash_slot) = (Arc::clone(&batcher.config), queued.hash_slot);
-    let batches = vec![Batch::new(hash_slot, vec![queued])];
+    let batches = [Batch::new(hash_slot, vec![queued])].into();
     let call = Call { partition: config.pool.client.partition(hash_slot), requests: 1, batches };
     Box::pin(async move {
         let mut ended = send_call(config, connection, call).await;

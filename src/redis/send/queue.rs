@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use redis_once::calls::Partition;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::super::Pool;
@@ -88,7 +89,7 @@ impl Queue {
     /// Takes the next call of a partition, if any request is left. Drops requests whose callers
     /// have left.
     pub(super) fn take_call(&mut self, partition: Partition) -> Option<Call> {
-        let (mut batches, mut room) = (Vec::new(), self.partitions.max_size(partition));
+        let (mut batches, mut room) = (SmallVec::new(), self.partitions.max_size(partition));
         let max_size = room;
         while room > 0
             && let Some(hash_slot) = self.pop(partition)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redis::{Cmd, Value, cmd};
 use redis_once::calls::{Items, Rejected, SharedConnection, Stage};
 use redis_once::{Error as ClientError, ErrorKind as ClientErrorKind, Failure, Script};
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::super::decision_times::{PATIENCE, PLACEHOLDER_LIFETIME};
@@ -27,7 +28,7 @@ const LOG: &str = "if redis.call('ZCARD', KEYS[1]) == 0 then \
 pub(super) async fn send(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
-    mut batches: Vec<Batch>,
+    mut batches: SmallVec<[Batch; 1]>,
 ) -> CallEnd {
     if config.pool.client.keys_apart_over(&*connection) {
         batches = batches.into_iter().flat_map(|batch| batch.keys_apart(&config)).collect();
