@@ -47,7 +47,8 @@ target=$PWD/target/release-check
 rm -rf "$target/package"
 mkdir -p "$target"
 CARGO_TARGET_DIR=$target cargo package $(printf -- '-p %s ' $packages) $allow_dirty 2>&1 | tee "$target/log"
-if grep -q '^warning' "$target/log"; then fail "cargo package warns"; fi
+# The tests of a package stay in the repository.
+if grep '^warning' "$target/log" | grep -qv '^warning: ignoring test'; then fail "cargo package warns"; fi
 for package in $packages; do
   kib=$(($(stat -c %s "$target/package/$package-$version.crate") / 1024))
   echo "$package: $kib KiB compressed"

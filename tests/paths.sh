@@ -68,5 +68,5 @@ for server in $servers; do
   done
 done
 
-PATH_SERVERS=$servers cargo test -p tests --quiet --all-features --test policies \
+PATH_SERVERS=$servers cargo test -p tower-sluice-policies --quiet --all-features --test policies \
   handlers:: -- --nocapture

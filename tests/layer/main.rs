@@ -31,8 +31,6 @@ mod http_responder;
 #[cfg(all(feature = "axum", feature = "tonic"))]
 mod in_handlers;
 mod keyless;
-#[cfg(all(feature = "axum", feature = "policies"))]
-mod routers;
 mod two_layers;
 mod uploads;
 mod waiting;

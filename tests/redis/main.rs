@@ -1,4 +1,4 @@
-//! A limiter over Redis: its calls, its keys and what it answers. And Redisson's limiter.
+//! A limiter over Redis: its calls, its keys and what it answers.
 
 #![cfg(feature = "redis")]
 
@@ -12,8 +12,6 @@ mod different_costs;
 mod estimates;
 mod expiry;
 mod partial_refunds;
-#[cfg(feature = "redisson")]
-mod redisson;
 mod resets;
 #[cfg(feature = "redisson")]
 mod several_keys;
@@ -46,10 +44,6 @@ use support::faults::{eventually, run};
 use support::proxy::{Fault, Proxy};
 use support::stats::{calls, script_calls};
 
-#[cfg(feature = "redisson")]
-use support::redisson::Acquired::{Granted, Wait};
-#[cfg(feature = "redisson")]
-use support::redisson::{BASE, Bench, client, message, rate};
 #[cfg(feature = "redisson")]
 use tower_sluice_redisson::{Rate, Redisson};
 

@@ -24,8 +24,6 @@ pub mod key_proxy;
 pub mod process;
 #[cfg(feature = "redis")]
 pub mod proxy;
-#[cfg(feature = "redisson")]
-pub mod redisson;
 #[cfg(feature = "redis")]
 pub mod script;
 #[cfg(feature = "redis")]

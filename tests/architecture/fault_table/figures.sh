@@ -15,7 +15,7 @@ else
   chosen="--lib --tests"
 fi
 # shellcheck disable=SC2086
-cargo test -p tower-sluice -p tests --all-features --no-fail-fast $chosen -- --nocapture 2>&1 \
+cargo test -p tower-sluice -p redis-once -p tower-sluice-redisson -p tower-sluice-policies -p tests --all-features --no-fail-fast $chosen -- --nocapture 2>&1 \
   | grep -a -o 'fault case=[0-9]* .*' >"$new" || true
 # A case whose figures are new loses its old ones.
 cases=$(sed -n 's/^fault case=\([0-9]*\) .*/\1/p' "$new" | sort -u | paste -sd'|')

@@ -6,8 +6,6 @@ mod hosts;
 mod lost;
 mod map;
 mod moving;
-#[cfg(feature = "redisson")]
-mod redisson;
 mod several;
 
 use std::collections::HashSet;

@@ -35,7 +35,7 @@ async fn javas_limiter_reports_what_it_gave_back_and_rows_keep_their_order() {
     assert_eq!(left(&decide(&policies, &call).await), told(0, 4));
 }
 
-#[cfg(all(feature = "redis", feature = "redisson"))]
+#[cfg(feature = "redisson")]
 #[tokio::test]
 async fn javas_limiter_in_redis_is_called_as_its_policy() {
     use tower_sluice::Pool;

@@ -304,7 +304,7 @@ async fn a_script_that_was_flushed_is_sent_again_with_its_text() {
 // Case 31.
 #[tokio::test]
 async fn the_rights_that_are_documented_suffice() {
-    let page = include_str!("../../../crates/tower-sluice-redisson/redisson.md");
+    let page = include_str!("../../redisson.md");
     let (server, mut connection) = Server::connected().await;
     let rights = page.split('`').filter(|text| text.starts_with('+'));
     let mut rules = redis::cmd("ACL");

@@ -6,9 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use tower_sluice_policies::PoliciesBuilder;
 
-#[cfg(feature = "redis")]
 use super::over_redis::over;
-#[cfg(feature = "redis")]
 use super::*;
 
 use support::Server;
@@ -93,7 +91,6 @@ async fn switches_that_change_all_the_time_lose_no_unit() {
     every_unit_is_counted_once(Policies::builder(), 3).await;
 }
 
-#[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn switches_that_change_all_the_time_lose_no_unit_in_redis() {
     let server = Server::start();

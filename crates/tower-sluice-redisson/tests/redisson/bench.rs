@@ -13,13 +13,13 @@ use tower_sluice::limiter::Reservation;
 use tower_sluice::{Charge, Error, ErrorKind, Limiter, Outcome};
 use tower_sluice_redisson::{RRateLimiter, Rate, Redisson};
 
-use super::Server;
+use support::Server;
 
-pub const BASE: u64 = 1_767_225_600_000;
+pub(super) const BASE: u64 = 1_767_225_600_000;
 
 /// The answer to an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acquired {
+pub(super) enum Acquired {
     /// Granted; the permits that are left.
     Granted(u64),
     /// Refused; the wait in ms.
@@ -29,16 +29,16 @@ pub enum Acquired {
 }
 
 /// A server, one limiter on it, and a clock.
-pub struct Bench {
-    pub server: Server,
-    pub connection: MultiplexedConnection,
-    pub clock: Arc<AtomicU64>,
-    pub redisson: Redisson,
-    pub limiter: RRateLimiter,
+pub(super) struct Bench {
+    pub(super) server: Server,
+    pub(super) connection: MultiplexedConnection,
+    pub(super) clock: Arc<AtomicU64>,
+    pub(super) redisson: Redisson,
+    pub(super) limiter: RRateLimiter,
 }
 
 impl Bench {
-    pub async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let server = Server::for_redisson();
         let connection = server.connection().await;
         let clock = Arc::new(AtomicU64::new(0));
@@ -48,23 +48,23 @@ impl Bench {
     }
 
     /// With a limiter of this rate, in this interval of ms.
-    pub async fn of(permits: u64, interval: u64) -> Self {
+    pub(super) async fn of(permits: u64, interval: u64) -> Self {
         let bench = Self::new().await;
         assert!(bench.limiter.try_set_rate(rate(permits, interval)).await.expect("set"));
         bench
     }
 
-    pub fn at(&self, millis: u64) {
+    pub(super) fn at(&self, millis: u64) {
         self.clock.store(millis, Relaxed);
     }
 
-    pub async fn take(&self, permits: u64, millis: u64) -> Acquired {
+    pub(super) async fn take(&self, permits: u64, millis: u64) -> Acquired {
         self.at(millis);
         self.check(&self.redisson, permits).await.0
     }
 
     /// The answer, and the reservation.
-    pub async fn check(
+    pub(super) async fn check(
         &self,
         redisson: &Redisson,
         permits: u64,
@@ -83,27 +83,27 @@ impl Bench {
         (result, decision.take_reservation())
     }
 
-    pub async fn all(&self, asked: &[(u64, u64, Acquired)]) {
+    pub(super) async fn all(&self, asked: &[(u64, u64, Acquired)]) {
         for (permits, millis, result) in asked {
             assert_eq!(self.take(*permits, *millis).await, *result, "{permits} at {millis}");
         }
     }
 
-    pub async fn available(&self, millis: u64) -> u64 {
+    pub(super) async fn available(&self, millis: u64) -> u64 {
         self.at(millis);
         self.limiter.available_permits().await.expect("permits")
     }
 
-    pub async fn ask<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+    pub(super) async fn ask<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
         cmd(words[0]).arg(&words[1..]).query_async(&mut self.connection).await.expect("a reply")
     }
 
-    pub async fn value(&mut self) -> Option<i64> {
+    pub(super) async fn value(&mut self) -> Option<i64> {
         self.ask(&["GET", "{r}:value"]).await
     }
 
     /// The permits of each member, and its time.
-    pub async fn members(&mut self) -> Vec<(u32, u64)> {
+    pub(super) async fn members(&mut self) -> Vec<(u32, u64)> {
         let pairs: Vec<(Vec<u8>, f64)> =
             self.ask(&["ZRANGE", "{r}:permits", "0", "-1", "WITHSCORES"]).await;
         let permits = |member: &[u8]| u32::from_ne_bytes(*member.last_chunk().expect("four bytes"));
@@ -112,7 +112,7 @@ impl Bench {
 
     /// Calls `acquire`, `release` or `available` as Java does. Returns `nil` if it takes or
     /// releases permits, else the wait, or the permits that are available.
-    pub async fn java(&mut self, call: &str, permits: u32, millis: u64) -> String {
+    pub(super) async fn java(&mut self, call: &str, permits: u32, millis: u64) -> String {
         let script = include_str!("java.lua");
         let mut asked = cmd("EVAL");
         asked.arg(script).arg(3).arg(&["r", "{r}:value", "{r}:permits"]);
@@ -122,19 +122,19 @@ impl Bench {
     }
 
     /// Puts a member that begins so.
-    pub async fn put(&mut self, head: &[u8], permits: u32, millis: u64) {
+    pub(super) async fn put(&mut self, head: &[u8], permits: u32, millis: u64) {
         let member = [head, &permits.to_ne_bytes()].concat();
         let mut add = cmd("ZADD");
         add.arg("{r}:permits").arg(BASE + millis).arg(member);
         let _: i64 = add.query_async(&mut self.connection).await.expect("added");
     }
 
-    pub async fn calls(&mut self, command: &str) -> u64 {
-        super::stats::calls(&mut self.connection, command).await
+    pub(super) async fn calls(&mut self, command: &str) -> u64 {
+        support::stats::calls(&mut self.connection, command).await
     }
 }
 
-pub fn client(server: &Server, clock: &Arc<AtomicU64>, id: &str) -> Redisson {
+pub(super) fn client(server: &Server, clock: &Arc<AtomicU64>, id: &str) -> Redisson {
     let clock = Arc::clone(clock);
     Redisson::new(server.pool())
         .client_id(id)
@@ -142,11 +142,11 @@ pub fn client(server: &Server, clock: &Arc<AtomicU64>, id: &str) -> Redisson {
         .clock(move || Duration::from_millis(BASE + clock.load(Relaxed)))
 }
 
-pub fn rate(permits: u64, interval: u64) -> Rate {
+pub(super) fn rate(permits: u64, interval: u64) -> Rate {
     Rate::overall(permits, Duration::from_millis(interval))
 }
 
-pub async fn message<T: Debug>(
+pub(super) async fn message<T: Debug>(
     call: impl Future<Output = Result<T, Error>>,
 ) -> (ErrorKind, String) {
     let error = call.await.expect_err("an error");

@@ -1,21 +1,22 @@
 //! Redisson's limiter, whose keys share the hash slot of its name.
 
-use tower_sluice_redisson::{Rate, Redisson};
+use crate::*;
 
-use super::*;
+use support::cluster::{Cluster, slot_of};
 use support::documented_rights;
+use support::faults::{LONG, trouble};
 
 #[tokio::test]
 async fn redissons_keys_are_decided_by_the_master_of_their_name() {
     let cluster = Cluster::start().await;
-    let rights =
-        documented_rights(include_str!("../../../crates/tower-sluice-redisson/redisson.md"));
+    let rights = documented_rights(include_str!("../../redisson.md"));
     for node in 0..3 {
         let mut limit = cmd("ACL");
         limit.arg("SETUSER").arg("default").arg("-@all").arg("~*").arg(&rights);
         cluster.ask::<()>(node, &mut limit).await;
     }
-    let redisson = Redisson::new(pool(&cluster)).decision_timeout(LONG);
+    let redisson =
+        Redisson::new(Pool::connect(&cluster.url()).expect("an address")).decision_timeout(LONG);
     let names = (0..12).map(|number| match number % 2 {
         0 => format!("limit-{number}"),
         _ => format!("{{tag-{number}}}:limit"),

@@ -1,6 +1,5 @@
 //! A key of one policy is blocked, and the others of a request take nothing of what it refuses.
 
-#[cfg(feature = "redis")]
 use super::{
     over_redis::{PATIENT, over},
     rows,
@@ -41,7 +40,6 @@ async fn a_policy_blocks_a_key_in_memory() {
     blocks(&policies(TABLE), Duration::ZERO).await;
 }
 
-#[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_policy_blocks_a_key_in_redis() {
     let server = support::Server::start();
@@ -49,7 +47,6 @@ async fn a_policy_blocks_a_key_in_redis() {
 }
 
 /// The share holds one key at most, and a blocked key stays.
-#[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_full_local_share_keeps_no_block_from_the_store() {
     let server = support::Server::start();

@@ -6,8 +6,6 @@
 
 use crate::*;
 
-use support::redisson::Acquired::Exceeds;
-
 // Scenarios, numbered as where the format is described.
 
 // Scenario 1.

@@ -4,11 +4,9 @@
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{LimiterExt, Memory, Quota};
 
-#[cfg(feature = "redis")]
 use super::over_redis::over;
 use super::*;
 
-#[cfg(feature = "redis")]
 use support::Server;
 use support::swaps::{HOURLY, swap_under_load, table};
 
@@ -138,7 +136,6 @@ async fn no_request_fails_while_tables_are_exchanged() {
     swap_under_load(policies, 8, 10, Duration::ZERO).await;
 }
 
-#[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_while_tables_over_redis_are_exchanged() {
     let server = Server::start();

@@ -42,9 +42,8 @@ impl Twins {
     async fn new(server: &Server, seed: u64, rate: u64, interval: u64) -> Self {
         let mut connection = server.connection().await;
         cmd("FLUSHALL").exec_async(&mut connection).await.expect("flushed");
-        let permits = include_str!("../../../crates/tower-sluice-redisson/scripts/redisson.lua");
-        let settings =
-            include_str!("../../../crates/tower-sluice-redisson/scripts/redisson_settings.lua");
+        let permits = include_str!("../../scripts/redisson.lua");
+        let settings = include_str!("../../scripts/redisson_settings.lua");
         let mut load = cmd("SCRIPT");
         load.arg("LOAD").arg(format!("{permits}{settings}"));
         let script = load.query_async(&mut connection).await.expect("a digest");
@@ -89,7 +88,7 @@ impl Twins {
     async fn java(&mut self, call: &str, permits: u64, times: u8) {
         for _ in 0..times {
             let mut asked = cmd("EVAL");
-            asked.arg(include_str!("../../support/java.lua")).arg(3);
+            asked.arg(include_str!("java.lua")).arg(3);
             asked.arg(&["r", "{r}:value", "{r}:permits"]).arg(self.now / 1_000);
             let random: [u8; 16] = self.dice.u128(..).to_ne_bytes();
             // Its script fails where the value is low and no member is left, as it does in Java.

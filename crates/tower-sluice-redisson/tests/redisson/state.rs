@@ -3,8 +3,6 @@
 
 use crate::*;
 
-use support::redisson::Acquired::Exceeds;
-
 #[tokio::test]
 async fn many_members_and_a_release_of_java_admit_no_more_than_java_would() {
     let mut bench = Bench::of(3_000, 1_000).await;

@@ -1,7 +1,7 @@
 //! Policies as data: what a row means, which rows are wrong, and that a table is exchanged while
 //! requests run.
 
-#![cfg(feature = "policies")]
+#![cfg(feature = "redis")]
 
 mod again;
 mod blocking;
@@ -14,21 +14,18 @@ mod handlers;
 #[cfg(feature = "redisson")]
 mod java;
 mod odd_rows;
-#[cfg(feature = "redis")]
 mod over_redis;
 mod paths;
 mod reload;
+mod routers;
 mod rows;
 mod servers;
 mod settling;
 mod several;
 mod shadow_counts;
-#[cfg(feature = "redis")]
 mod shadows;
-#[cfg(feature = "redis")]
 mod store_away;
 mod switches;
-#[cfg(feature = "redis")]
 mod why;
 mod wrapped;
 
