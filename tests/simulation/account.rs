@@ -466,9 +466,9 @@ impl Account {
                 };
                 let one = &mut self.bookings[index];
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
-                let mut state = state_born(charge, born, used > cost, works);
+                let mut state = state_born(charge, born, works);
                 let back = List::settle(rule, &mut state, now, &refund);
-                let back = match used <= cost || !is_any_other(charge, born, true, works) {
+                let back = match used <= cost || !is_any_other(charge, born, works) {
                     true => back.unwrap_or((cost - used).min(0)),
                     // What was used beyond a charge of before a reset is not taken.
                     false => cost - used,
@@ -502,7 +502,7 @@ impl Account {
                     self.give_for_lost(index, back, charge, works);
                     self.free(charge);
                 }
-                keep_born(charge, state, (Some(born), used > cost), back > 0, works);
+                keep_born(charge, state, Some(born), back > 0, works);
             }
             Op::Block { .. } => return wrong(0),
             Op::Penalize { .. } => {
@@ -531,7 +531,7 @@ impl Account {
             }
             Op::Penalize { cost, born } => {
                 List::penalize(rule, &mut state, now, *cost);
-                return keep_born(charge, state, (born.as_deref(), true), false, works);
+                return keep_born(charge, state, born.as_deref(), false, works);
             }
             Op::Settle { used, cost, mark, born } => {
                 let booking = self.booking_of(charge, works, *cost, (mark, born));
@@ -539,9 +539,9 @@ impl Account {
                 let one = &mut self.bookings[index];
                 one.was_settled_in_part = true;
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
-                state = state_born(charge, born, used > cost, works);
+                state = state_born(charge, born, works);
                 List::settle(rule, &mut state, now, &refund);
-                return keep_born(charge, state, (Some(born), used > cost), false, works);
+                return keep_born(charge, state, Some(born), false, works);
             }
             Op::Block { .. } => return block(charge, works),
             Op::Unblock => return unblock(charge, works),
@@ -558,10 +558,9 @@ impl Account {
             Op::Penalize { cost, born } => {
                 let mut state = state_of(charge, works);
                 let answer = List::penalize(&charge.rule, &mut state, charge.now, *cost);
-                let is_born =
-                    born.as_ref().is_none_or(|born| !is_any_other(charge, born, true, works));
+                let is_born = born.as_ref().is_none_or(|born| !is_any_other(charge, born, works));
                 not_taken = if is_born { answer.not_taken } else { *cost };
-                keep_born(charge, state, (born.as_deref(), true), false, works);
+                keep_born(charge, state, born.as_deref(), false, works);
                 self.taken_more.push((charge.label(0).to_owned(), charge.now));
                 self.count("penalize", charge);
                 let limit = self.limit_of(&charge.keys[0]).expect("known").0;
