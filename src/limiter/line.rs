@@ -5,7 +5,10 @@
 //! process that reserved the slots knows its waiters: **waiter `k` of a line uses slot `k`**, even
 //! if another waiter reserved it. Slots beyond the last waiter are spare. The newest spare slot is
 //! given back. If the store cannot take a slot back, it is kept until it is due. The next charge of
-//! that key that may wait for it takes it, without a call.
+//! that key that may wait for it takes it, without a call. While the last slot is kept, no slot
+//! before it is given back: the store could not take it either. One case differs: a charge with a
+//! smaller quota cut the state, and the store gave a slot before those of earlier charges. It is
+//! kept like the others, since a search for it would ask the store about each kept slot.
 //!
 //! A slot here is the instant that the store reserved for a wait, not a hash slot of a cluster.
 //!

@@ -217,11 +217,24 @@ impl Seen<'_> {
 
     /// True if the process of a waiter who left kept the slot: of slots that wait, a store takes
     /// back the newest alone.
+    ///
+    /// A process takes the latest one for that. It is another if a smaller quota cut the state in
+    /// between: then a slot of before the cut lies later, and both are kept.
     pub(super) fn is_kept(&self, one: &Booking) -> bool {
         // They stand in the order of their decisions, those of one call, too.
-        let behind = self.account.bookings.iter().skip_while(|other| !std::ptr::eq(*other, one));
-        let is_newer = |other: &Booking| other.keys == one.keys && other.at >= one.at;
-        one.at > one.now && behind.skip(1).any(is_newer)
+        let mut own = self.account.bookings.iter().filter(|other| other.keys == one.keys);
+        let is_later_of_before =
+            |other: &Booking| other.taken > 0 && other.at > one.at && self.was_cut(other, one);
+        let is_before = |other: &&Booking| !std::ptr::eq(*other, one);
+        let is_kept_for_a_cut = own.by_ref().take_while(is_before).any(is_later_of_before);
+        one.at > one.now && (is_kept_for_a_cut || own.any(|other| other.at >= one.at))
+    }
+
+    /// True if the state of a charge's keys was cut between two admissions.
+    fn was_cut(&self, first: &Booking, second: &Booking) -> bool {
+        let is_of_key = |label: &String| first.keys.iter().any(|(_, own)| own == label);
+        let mut freed = self.account.freed.iter();
+        freed.any(|(label, at)| is_of_key(label) && (first.now..=second.now).contains(at))
     }
 
     /// True if somebody makes the store forget charges.
