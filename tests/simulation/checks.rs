@@ -21,7 +21,7 @@ pub use self::timeline::timeline;
 use super::account::{Account, Booking, Limit, Refusal};
 use super::clients::EVERYBODY;
 use super::clock::START;
-use super::network::{Disturbance, Fault};
+use super::network::{Dial, Disturbance, Fault};
 use super::plan::{Ask, Asking, At, Plan, SECOND, Then, Way};
 use super::policies::{Table, taken_by_no_table};
 use super::servers::{StrikeKind, Topology};
@@ -60,8 +60,8 @@ pub struct Seen<'a> {
     pub tables: &'a [At<Table>],
     /// The counts that each process made in its shadow.
     pub shadow_counts: &'a [ShadowCounts],
-    /// The hosts that clients dialled, each with the instant.
-    pub dials: &'a [(Duration, String)],
+    /// The attempts to connect of all processes.
+    pub dials: &'a [Dial],
     pub open_connections: usize,
     pub tasks: usize,
 }
@@ -385,12 +385,15 @@ impl Seen<'_> {
             return None;
         }
         // An address may be wrong that has led to no primary yet, or that only a proxy would have:
-        // its greeting is cut twice, and no other answer.
+        // its greeting is cut twice, and no other answer. The error of an attempt to connect counts
+        // until the next one ends, however late that is.
         let may_be_wrong = |record: &Record| {
-            let is_felt = |from, until| self.is_felt(from, until, record.asked, record.ended);
+            let is_one = self.plan.topology == Topology::One;
+            let last = self.last_dial(record).filter(|_| is_one).unwrap_or(record.asked);
+            let since = last.min(record.asked);
+            let is_felt = |from, until| self.is_felt(from, until, since, record.ended);
             let cuts = self.disturbances.iter().filter(|one| is_cut(one.fault));
             let cuts = cuts.filter(|one| is_felt(one.from, one.until)).count();
-            let is_one = self.plan.topology == Topology::One;
             let leads_nowhere = self.strikes.iter().any(|(begin, end, kind)| {
                 is_one && *kind == StrikeKind::ReadOnly && is_felt(*begin, *end)
             });
@@ -405,6 +408,13 @@ impl Seen<'_> {
             _ => false,
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// The begin of the last attempt to connect of a caller's process that had time to end.
+    fn last_dial(&self, record: &Record) -> Option<Duration> {
+        let process = self.ask(record).process;
+        let has_ended = |one: &&Dial| one.client == process && one.at + MIN_TIMEOUT < record.ended;
+        self.dials.iter().filter(has_ended).map(|one| one.at).max()
     }
 
     /// True if a caller's process had an answer of the store by then.

@@ -91,6 +91,14 @@ pub struct Disturbance {
     pub until: Duration,
 }
 
+/// An attempt of a client to connect to a host. Its time is since the world began.
+#[derive(Clone, Debug)]
+pub struct Dial {
+    pub at: Duration,
+    pub client: usize,
+    pub host: String,
+}
+
 /// A connection as the network has it.
 struct Link {
     session: Session,
@@ -145,8 +153,7 @@ pub struct Network {
     /// The number of links and of events so far.
     count: Cell<u64>,
     outbox: Outbox,
-    /// The hosts that clients dialled, each with the instant.
-    dials: RefCell<Vec<(Duration, String)>>,
+    dials: RefCell<Vec<Dial>>,
     /// Dials that nobody answers, and the number of the fault if one was drawn.
     silent: RefCell<Vec<(Opening, Option<usize>)>>,
 }
@@ -191,8 +198,8 @@ impl Network {
         self.disturbances.borrow().clone()
     }
 
-    /// Returns the hosts that clients dialled, each with the instant.
-    pub fn dials(&self) -> Vec<(Duration, String)> {
+    /// Returns all attempts of clients to connect.
+    pub fn dials(&self) -> Vec<Dial> {
         self.dials.borrow().clone()
     }
 
@@ -209,7 +216,12 @@ impl Network {
 
     /// Opens sockets for clients, while somebody serves them.
     pub fn dialer(&self) -> Dialer {
-        Dialer(self.outbox.clone())
+        self.dialer_of(0)
+    }
+
+    /// The same, for the client of this number.
+    pub fn dialer_of(&self, client: usize) -> Dialer {
+        Dialer { outbox: self.outbox.clone(), client }
     }
 
     /// Serves the clients until the network is dropped.
@@ -266,8 +278,9 @@ impl Network {
         for sent in self.outbox.take() {
             let at = now() + self.latency();
             match sent {
-                Sent::Dial { host, socket } => {
-                    self.dials.borrow_mut().push((elapsed(), host.clone()));
+                Sent::Dial { host, client, socket } => {
+                    let dial = Dial { at: elapsed(), client, host: host.clone() };
+                    self.dials.borrow_mut().push(dial);
                     self.schedule(at, Event::Dial { host, socket });
                 }
                 Sent::Piece { link, piece } => {

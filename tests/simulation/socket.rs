@@ -9,14 +9,17 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, oneshot};
 
-/// Opens sockets, from any thread as the crate wants it.
+/// Opens sockets for a client, from any thread as the crate wants it.
 #[derive(Clone)]
-pub struct Dialer(pub Outbox);
+pub struct Dialer {
+    pub outbox: Outbox,
+    pub client: usize,
+}
 
 impl Dialer {
     pub async fn dial(self, host: String) -> io::Result<Socket> {
         let (socket, opened) = oneshot::channel();
-        self.0.send(Sent::Dial { host, socket });
+        self.outbox.send(Sent::Dial { host, client: self.client, socket });
         let opened = opened.await.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionRefused.into()));
         if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Other) {
             // Without the message that a hook would print.
@@ -30,7 +33,7 @@ pub type Opening = oneshot::Sender<io::Result<Socket>>;
 
 /// An action of a client. The network runs them in order.
 pub enum Sent {
-    Dial { host: String, socket: Opening },
+    Dial { host: String, client: usize, socket: Opening },
     Piece { link: u64, piece: Vec<u8> },
     End { link: u64 },
 }

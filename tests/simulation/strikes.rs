@@ -264,7 +264,7 @@ fn two_servers_of_which_none_is_the_primary_are_asked_with_pauses() {
             sleep(PACE).await;
         }
         let dials = network.dials();
-        let asked = dials.iter().filter(|(_, host)| ["one", "two"].contains(&host.as_str()));
+        let asked = dials.iter().filter(|one| ["one", "two"].contains(&one.host.as_str()));
         let count = asked.count();
         let most = (begun.elapsed().as_millis() / FIRST_PAUSE.as_millis()) as usize;
         assert!((10..=most).contains(&count), "{count} of {most}");

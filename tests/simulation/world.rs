@@ -187,14 +187,12 @@ impl World {
         let mut dice = Rng::with_seed(plan.seed);
         let network = Network::start(dice.u64(..));
         let servers = Servers::start(&plan.topology, &network, dice.u64(..));
-        let dialer = network.dialer();
         let processes = (0..plan.processes)
-            .map(|_| {
-                let pool = servers.pool_by(&dialer, plan.is_resp2);
+            .map(|process| {
+                let pool = servers.pool_by(&network.dialer_of(process), plan.is_resp2);
                 Process::new(&plan, &pool.build().expect("a pool"))
             })
             .collect();
-        drop(dialer);
         let world = Rc::new(World {
             begun: Instant::now(),
             plan,

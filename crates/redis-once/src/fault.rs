@@ -38,6 +38,15 @@ pub(super) struct Failed {
     pub(super) at: Option<Instant>,
 }
 
+impl Failed {
+    /// Returns the error. An old one says its age: since then, the server may work again.
+    fn error_now(&self) -> Error {
+        let age = self.at.map(|at| at.elapsed()).filter(|age| *age > MAX_ERROR_AGE);
+        let aged = |age: Duration| format!("{}, {} s ago", self.error, age.as_secs());
+        age.map_or_else(|| self.error.clone(), |age| self.error.clone().with_message(aged(age)))
+    }
+}
+
 /// The stage of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
@@ -91,11 +100,12 @@ impl Deadline {
     pub(super) fn missed_error(&self, facts: &Facts, stage: &Stage) -> Error {
         let is_late = self.is_late();
         // A process that is late may have had no time for another attempt: then only a fresh
-        // failure counts. In one that is on time it counts until the next attempt ends, since rare
-        // charges may never see an attempt that lasts as long as a silent server takes.
+        // failure counts. In one that is on time it counts until the next attempt ends, however old
+        // it is. Rare charges may never see an attempt that lasts as long as a silent server takes,
+        // and have to fail open. If the server is set up wrongly, their errors have to say so.
         let since = self.start.checked_sub(MAX_ERROR_AGE).filter(|_| is_late);
         if let Some(failure) = facts.failure.as_ref().filter(|failure| failure.at >= since) {
-            return failure.error.clone();
+            return failure.error_now();
         }
         let wait = self.start.elapsed();
         // A charge that was first rejected in the second half may have been sent late.

@@ -7,7 +7,7 @@ use tower_sluice::limiter::Origin;
 
 use super::Seen;
 use super::order::moves_slots;
-use crate::network::{Disturbance, Fault};
+use crate::network::{Dial, Disturbance, Fault};
 use crate::plan::{SECOND, Way};
 use crate::servers::{StrikeKind, Topology};
 use crate::world::{Fate, Record};
@@ -94,8 +94,8 @@ impl Seen<'_> {
 
     /// A process dials a host that fails seldom enough.
     pub(super) fn connects(&self) -> Option<String> {
-        for (place, (from, host)) in self.dials.iter().enumerate() {
-            let is_own = |(at, other): &&(Duration, String)| other == host && *at < *from + SECOND;
+        for (place, Dial { at: from, host, .. }) in self.dials.iter().enumerate() {
+            let is_own = |one: &&Dial| one.host == *host && one.at < *from + SECOND;
             let count = self.dials[place..].iter().filter(is_own).count();
             let is_cut = |one: &&Disturbance| {
                 let is_cut = !matches!(one.fault, Fault::Stall | Fault::Silence | Fault::Refuse);

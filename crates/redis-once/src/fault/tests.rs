@@ -66,6 +66,21 @@ async fn the_first_rule_that_fits_names_the_fault() {
     }
 }
 
+/// A rare caller with little time knows no newer attempt, and learns how old that one is.
+#[tokio::test(start_paused = true)]
+async fn an_old_failure_to_connect_says_its_age() {
+    let error = Error::new(ErrorKind::Configuration, "refused");
+    let failure = Some(Failed { error, at: Some(Instant::now()) });
+    let facts = Facts { failure, ..Facts::default() };
+    let minute = Duration::from_secs(60);
+    for (age, text) in [(MAX_ERROR_AGE - D, "refused"), (minute, "refused, 60 s ago")] {
+        advance(age).await;
+        let deadline = deadline();
+        let error = deadline.missed_error(&facts, &Stage::Waiting);
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Configuration, text));
+    }
+}
+
 /// A reply that arrives while the runtime catches up is still an answer.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
