@@ -25,7 +25,8 @@ use crate::core::{Charge, Decision, Error, ErrorKind};
 const BACKSTOP: Duration = Duration::from_millis(5);
 
 /// Makes the error of a call that came after other calls for the same charge. If the deadline
-/// passes after those, the error does not show the state of a store.
+/// passes after those, the error does not show the state of a store: the call had only the rest of
+/// the time, and a store that is well may be silent for half of a rest of a few ms.
 pub(crate) fn after_other_calls(error: Error, charge: &Charge) -> Error {
     let now = Instant::now().into_std();
     let is_over = charge.deadline().is_some_and(|deadline| deadline <= now);
