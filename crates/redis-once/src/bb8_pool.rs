@@ -42,9 +42,11 @@ impl Pool {
     /// notice a dead connection. A blocking command would block all others.
     ///
     /// If a server is found to be read-only, as after a failover, the crate replaces every
-    /// connection of the pool. It makes at most ten new connections a second. There are three
-    /// differences from [`connect`](Self::connect). A silent connection stays until bb8's own test
-    /// fails. An error does not say why connecting failed. If the pool gives no
+    /// connection of the pool. It makes at most ten new connections a second, and returns the new
+    /// ones to the pool when it has replaced them all.
+    ///
+    /// There are three differences from [`connect`](Self::connect). A silent connection stays until
+    /// bb8's own test fails. An error does not say why connecting failed. If the pool gives no
     /// connection for 0.4 s, the server is blamed, even if the application uses them all.
     ///
     /// Keep the client's own response timeout longer than the time for a command, as with
@@ -98,32 +100,41 @@ where
             lock(&self.backoff).record_overdue(error);
         };
         let connection = with_patience(asking, OVERDUE_AFTER, overdue).await?;
-        let (pool, has_failed) = (Arc::downgrade(self), AtomicBool::new(false));
-        let (last_use, traffic) = (Mutex::new(Instant::now()), Arc::clone(&self.traffic));
-        let checked_out = Bb8Connection { connection, pool, last_use, traffic, has_failed };
-        let checked_out = Arc::new(checked_out);
         lock(&self.backoff).last_error = None;
-        *lock(&self.last_checked_out) = Some(Arc::clone(&checked_out));
-        Ok(checked_out)
+        Ok(self.share(connection))
     }
 
-    /// Replaces as many connections as the pool has, unless a task is already doing it.
+    /// Lets the next calls share a clone of a connection of the pool.
+    fn share(self: &Arc<Self>, connection: M::Connection) -> Arc<Bb8Connection<M>> {
+        let (pool, has_failed) = (Arc::downgrade(self), AtomicBool::new(false));
+        let (last_use, traffic) = (Mutex::new(Instant::now()), Arc::clone(&self.traffic));
+        let shared = Bb8Connection { connection, pool, last_use, traffic, has_failed };
+        let shared = Arc::new(shared);
+        *lock(&self.last_checked_out) = Some(Arc::clone(&shared));
+        shared
+    }
+
+    /// Replaces the connections of the pool, unless a task is already doing it.
     fn replace_all(self: &Arc<Self>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut replacing = lock(&self.replacing);
-        if replacing.as_ref().is_some_and(|task| !task.is_finished()) {
+        if is_running(&replacing) {
             return;
         }
         let error = Error::new(ErrorKind::Infrastructure, "a connection of the bb8 pool failed");
         lock(&self.backoff).record_unusable(Instant::now(), error);
         let pool = Arc::clone(self);
         *replacing = Some(runtime.spawn(async move {
+            // They stay checked out, so that the pool returns each of the others once. But those
+            // that calls find to be useless, too, go back.
+            let mut replaced = Vec::new();
             for _ in 0..pool.pool.state().connections {
                 // Connecting succeeds even while the server is read-only, so the pause comes first.
                 let pause = lock(&pool.backoff).retry_at(Instant::now());
                 sleep_until(pause.unwrap_or_else(Instant::now)).await;
                 lock(&pool.backoff).record_attempt(Instant::now());
-                pool.replace_one().await;
+                replaced.extend(pool.replace_one().await);
+                replaced.retain(|(_, shared)| shared.is_alive());
             }
         }));
     }
@@ -141,12 +152,21 @@ where
         }
     }
 
-    async fn replace_one(&self) {
-        let Ok(Ok(mut old)) = timeout(MAX_CONNECTION_WAIT, self.pool.get()).await else { return };
-        if let Ok(Ok(new)) = timeout(MAX_CONNECTION_WAIT, self.pool.dedicated_connection()).await {
-            *old = new;
-        }
+    /// Checks a connection out, and replaces it. The next calls use the new one.
+    async fn replace_one(self: &Arc<Self>) -> Option<Replaced<'_, M>> {
+        let mut old = timeout(MAX_CONNECTION_WAIT, self.pool.get()).await.ok()?.ok()?;
+        let connecting = self.pool.dedicated_connection();
+        *old = timeout(MAX_CONNECTION_WAIT, connecting).await.ok()?.ok()?;
+        let shared = self.share(old.clone());
+        Some((old, shared))
     }
+}
+
+/// A new connection that is checked out, and its clone that calls share.
+type Replaced<'a, M> = (bb8::PooledConnection<'a, M>, Arc<Bb8Connection<M>>);
+
+fn is_running(task: &Option<JoinHandle<()>>) -> bool {
+    task.as_ref().is_some_and(|task| !task.is_finished())
 }
 
 impl<M> Connections for Bb8Pool<M>
@@ -154,9 +174,11 @@ where
     M: ManageConnection<Error = RedisError, Connection: ConnectionLike + Clone + Sync>,
 {
     fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
-        // The server may have closed an idle connection, so the pool must test it.
+        // The server may have closed an idle connection, so the pool must test it. While
+        // connections are replaced, the pool only has old ones.
         let is_ready = |last: &Arc<Bb8Connection<M>>| {
-            last.is_alive() && lock(&last.last_use).elapsed() < MAX_CONNECTION_WAIT
+            let is_recent = || lock(&last.last_use).elapsed() < MAX_CONNECTION_WAIT;
+            last.is_alive() && (is_recent() || is_running(&lock(&self.replacing)))
         };
         let connection = lock(&self.last_checked_out).clone().filter(is_ready)?;
         *lock(&connection.last_use) = Instant::now();
@@ -236,6 +258,93 @@ where
         self.has_failed.store(true, Relaxed);
         if let Some(pool) = self.pool.upgrade() {
             pool.replace_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use redis::{RedisFuture, Value, cmd};
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// A connection to the server that was named when it was made.
+    #[derive(Clone)]
+    struct Fake {
+        is_writable: bool,
+    }
+
+    impl ConnectionLike for Fake {
+        fn req_packed_command<'a>(&'a mut self, _: &'a Cmd) -> RedisFuture<'a, Value> {
+            let read_only = b"-READONLY You can't write against a read only replica.\r\n";
+            let reply = if self.is_writable { &b"+OK\r\n"[..] } else { read_only };
+            Box::pin(async { redis::parse_redis_value(reply)?.extract_error() })
+        }
+
+        fn req_packed_commands<'a>(
+            &'a mut self,
+            _: &'a Pipeline,
+            _: usize,
+            _: usize,
+        ) -> RedisFuture<'a, Vec<Value>> {
+            unreachable!("one command is sent")
+        }
+
+        fn get_db(&self) -> i64 {
+            0
+        }
+    }
+
+    /// Connects to a server that is writable, or to one that is not.
+    struct Manager(Arc<AtomicBool>);
+
+    impl ManageConnection for Manager {
+        type Connection = Fake;
+        type Error = RedisError;
+
+        async fn connect(&self) -> Result<Fake, RedisError> {
+            Ok(Fake { is_writable: self.0.load(Relaxed) })
+        }
+
+        async fn is_valid(&self, _: &mut Fake) -> Result<(), RedisError> {
+            Ok(())
+        }
+
+        fn has_broken(&self, _: &mut Fake) -> bool {
+            false
+        }
+    }
+
+    /// Each check-out of a call moves a connection to the end of the pool's queue. So a task that
+    /// replaces the first one again and again does not reach them all.
+    #[tokio::test(start_paused = true)]
+    async fn each_connection_to_a_demoted_server_is_replaced_once() {
+        const SIZE: u32 = 3;
+        for queue in [bb8::QueueStrategy::Fifo, bb8::QueueStrategy::Lifo] {
+            for _ in 0..100 {
+                let is_writable = Arc::new(AtomicBool::new(false));
+                let pool = bb8::Pool::builder().max_size(SIZE).min_idle(SIZE).queue_strategy(queue);
+                let pool =
+                    pool.build(Manager(Arc::clone(&is_writable))).await.expect("connections");
+                is_writable.store(true, Relaxed);
+                let calls = Pool::from_bb8(pool.clone());
+                let mut failed = 0;
+                for _ in 0..5 {
+                    let deadline = Instant::now() + Duration::from_millis(10);
+                    let call = calls.send(cmd("SET").arg("key").take(), "key", deadline);
+                    failed += u32::from(call.await.is_err());
+                    sleep(MAX_CONNECTION_WAIT + Duration::from_millis(50)).await;
+                }
+                assert_eq!(failed, 1);
+                let mut all = Vec::new();
+                for _ in 0..SIZE {
+                    all.push(pool.get().await.expect("a connection"));
+                }
+                assert!(all.iter().all(|one| one.is_writable));
+            }
         }
     }
 }
