@@ -2,6 +2,7 @@
 //! kept from one table to the next.
 
 use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tower_sluice::store::Together;
@@ -11,12 +12,19 @@ use super::limited_policy::{LimitedPolicy, PolicyLimiter};
 /// The most combinations of policies whose limiters are kept.
 const MAX_COMBINATIONS: usize = 1_024;
 
-/// The limiters that decide about several policies together. The map's keys are the numbers of the
-/// policies' limiters, or of their local shares.
+/// The limiters that decide about several policies together.
 #[derive(Default)]
 pub(crate) struct Combinations {
-    /// `None`: no limiter can decide about all of them.
-    known: RwLock<HashMap<Vec<u64>, Option<Together>>>,
+    known: RwLock<Known>,
+}
+
+/// Those that requests used lately, and those that they used before. `None`: no limiter can decide
+/// about all of the policies. The keys are the numbers of the policies' limiters, or of their local
+/// shares.
+#[derive(Default)]
+struct Known {
+    used: HashMap<Vec<u64>, Option<Together>>,
+    before: HashMap<Vec<u64>, Option<Together>>,
 }
 
 impl Combinations {
@@ -28,18 +36,19 @@ impl Combinations {
         }
         let ids: Vec<_> = limiters.iter().map(|limiter| limiter.id).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(&ids) {
-            return known.clone();
+        if let Some(used) = known.used.get(&ids) {
+            return used.clone();
         }
+        let before = known.before.get(&ids).cloned();
         drop(known);
         // Made without the lock, so that other requests can decide.
-        let made = combined(limiters);
+        let together = before.unwrap_or_else(|| combined(limiters));
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_COMBINATIONS && !known.contains_key(&ids) {
-            // Those in use are soon made again.
-            known.clear();
+        if known.used.len() >= MAX_COMBINATIONS / 2 && !known.used.contains_key(&ids) {
+            // Those that requests need come back from there.
+            known.before = mem::take(&mut known.used);
         }
-        known.entry(ids).or_insert(made).clone()
+        known.used.entry(ids).or_insert(together).clone()
     }
 
     /// Returns the limiters whose policies are all in `policies`, for the next table.
@@ -48,9 +57,12 @@ impl Combinations {
         let needed: HashSet<u64> = limiters.flatten().map(|limiter| limiter.id).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let is_kept = |ids: &[u64]| ids.iter().all(|id| needed.contains(id));
-        let kept = known.iter().filter(|(ids, _)| is_kept(ids));
-        let kept = kept.map(|(ids, together)| (ids.clone(), together.clone()));
-        Self { known: RwLock::new(kept.collect()) }
+        let kept = |known: &HashMap<Vec<u64>, Option<Together>>| {
+            let kept = known.iter().filter(|(ids, _)| is_kept(ids));
+            kept.map(|(ids, together)| (ids.clone(), together.clone())).collect()
+        };
+        let (used, before) = (kept(&known.used), kept(&known.before));
+        Self { known: RwLock::new(Known { used, before }) }
     }
 }
 
@@ -100,7 +112,9 @@ mod tests {
     }
 
     fn is_known(policies: &Policies, ids: &[u64]) -> bool {
-        policies.table().combinations.known.read().unwrap().contains_key(ids)
+        let table = policies.table();
+        let known = table.combinations.known.read().unwrap();
+        known.used.contains_key(ids) || known.before.contains_key(ids)
     }
 
     #[tokio::test(start_paused = true)]
@@ -118,7 +132,7 @@ mod tests {
 
     /// A client that chooses its headers can cause 2,000 combinations.
     #[tokio::test(start_paused = true)]
-    async fn a_flood_of_others_does_not_grow_the_table() {
+    async fn one_that_requests_need_outlives_a_flood_of_others() {
         let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
         let policies = Policies::builder().build(&rows(&names, 5)).unwrap();
         let needed = ids(&policies, &["a", "b"]);
@@ -127,10 +141,11 @@ mod tests {
             if (2..=8).contains(&headers.len()) {
                 let headers: Vec<_> = headers.into_iter().map(|bit| names[bit]).collect();
                 ids(&policies, &headers);
-                ids(&policies, &["a", "b"]);
                 assert!(is_known(&policies, &needed), "{headers:?}");
+                ids(&policies, &["a", "b"]);
                 let table = policies.table();
-                assert!(table.combinations.known.read().unwrap().len() <= MAX_COMBINATIONS);
+                let known = table.combinations.known.read().unwrap();
+                assert!(known.used.len() + known.before.len() <= MAX_COMBINATIONS);
             }
         }
     }
