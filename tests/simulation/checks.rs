@@ -294,20 +294,18 @@ impl Seen<'_> {
 
     /// Every decision ends in time.
     fn time(&self) -> Option<String> {
-        let asks_policies_or_in_turn =
-            matches!(self.plan.asking, Asking::AllInTurn | Asking::Policies);
-        let in_turn = asks_policies_or_in_turn && self.asks_in_turn();
         let is_late = |record: &&Record| {
             let ask = self.ask(record);
             let waits = if ask.cost > 0 { ask.max_wait } else { Duration::ZERO };
             let frozen = self.frozen(record.asked, record.ended);
-            // Each call has its own time, but for those of `AllAtOnce`. In turn, a charge peeks at
-            // the second of two limiters before. A lease asks alone after a refill.
-            let calls = match in_turn {
-                true if ask.cost > 0 => 3,
-                true => 2,
-                false if self.plan.stack.lease.is_some() => 2,
-                false => 1,
+            // Each call of `AllInTurn` has its own time; those of `AllAtOnce` and of policies have
+            // one. In turn, a charge peeks at the second of two limiters before. A lease asks alone
+            // after a refill.
+            let calls = match self.plan.asking {
+                Asking::AllInTurn if ask.cost > 0 => 3,
+                Asking::AllInTurn => 2,
+                _ if self.plan.stack.lease.is_some() => 2,
+                _ => 1,
             };
             record.ended > record.asked + waits + TIMEOUT * calls + GRACE + frozen
         };

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+#[cfg(feature = "redis")]
+use tokio::time::Instant;
 use tower_sluice::algorithm::{AnyAlgorithm, TokenBucket};
 #[cfg(feature = "redisson")]
 use tower_sluice::by_api_key;
@@ -94,6 +96,19 @@ pub(crate) struct PolicyStore {
     /// A limiter without keys. All limiters of this process have its clock, since they decide
     /// together.
     pub(crate) clock_of: Memory<TokenBucket>,
+}
+
+impl PolicyStore {
+    /// Returns the charge with one deadline for all its calls to Redis.
+    pub(crate) fn with_deadline(&self, charge: Charge) -> Charge {
+        #[cfg(feature = "redis")]
+        if let StorePlace::Redis(_) = self.place
+            && let Some(deadline) = Instant::now().checked_add(self.decision_timeout)
+        {
+            return charge.with_deadline(deadline.into_std());
+        }
+        charge
+    }
 }
 
 #[derive(Clone)]

@@ -278,7 +278,8 @@ impl Limiter for Policies {
             }
             Some(selection) => Ok(Arc::clone(selection)),
         };
-        let (charge, shared) = (charge.clone(), Arc::clone(&self.shared));
+        let charge = self.shared.settings.store.with_deadline(charge.clone());
+        let shared = Arc::clone(&self.shared);
         Box::pin(async move {
             let wrong = |message| Error::new(ErrorKind::Configuration, message);
             let selection = asked.map_err(wrong)?;
@@ -349,11 +350,13 @@ impl PoliciesBuilder {
         self
     }
 
-    /// Sets how long a call to Redis may take. Default: 100 ms.
+    /// Sets the longest time in which Redis decides about a request, however many calls that takes.
+    /// Default: 100 ms.
     ///
-    /// The policies of a request share one call if possible. If not, a
-    /// [`timeout`](tower_sluice::LimiterExt::timeout) around the policies limits the time of all
-    /// calls together.
+    /// The policies of a request share one call if possible. If not, several calls share this time:
+    /// in a cluster, behind a proxy with several servers, and for Redisson's algorithms. If it ends
+    /// after one of them was answered, the error is of kind
+    /// [`Saturation`](tower_sluice::ErrorKind::Saturation).
     #[cfg(feature = "redis")]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
         self.store.decision_timeout = timeout;

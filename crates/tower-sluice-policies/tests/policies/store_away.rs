@@ -1,5 +1,7 @@
 //! The decisions of each row while no server answers.
 
+use std::sync::atomic::AtomicUsize;
+
 use tokio::time::{Instant, timeout};
 use tower_sluice::{LimiterExt, Pool};
 
@@ -176,4 +178,38 @@ async fn a_late_reply_to_the_last_policies_of_many_never_fails_open() {
         let error = policies.clone().timeout(time).check(&charge).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Saturation, "{time:?}");
     }
+}
+
+/// Policies of several hash slots have one time together. One call answers within it, and two do
+/// not: those of two policies in force, or of one in force and one in a shadow.
+#[tokio::test]
+async fn policies_in_turn_share_one_deadline() {
+    const LATE: Duration = Duration::from_millis(200);
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let row = |name: &str, more: &str| {
+        let key = format!("limit = 90\nperiod = '1h'\nkey = 'header:{name}'\n{more}\n");
+        format!("[[policy]]\nname = '{name}'\n{key}")
+    };
+    let in_force = rows(&[row("a", ""), row("b", "")].concat());
+    let with_shadow = rows(&[row("a", ""), row("b", "shadow = true")].concat());
+    let call = request("GET", "/", &["a: one", "b: other"]);
+    let pool = Pool::connect(&proxy.url()).unwrap().by_hash_slot();
+    let undecided = Arc::new(AtomicUsize::new(0));
+    let policies = |rows, timeout| {
+        let count = Arc::clone(&undecided);
+        let builder = Policies::builder().redis(pool.clone()).decision_timeout(timeout);
+        let builder = builder.on_decision(move |event| {
+            count.fetch_add(usize::from(event.in_shadow && event.result.is_err()), Relaxed);
+        });
+        builder.build(rows).unwrap()
+    };
+    for rows in [&in_force, &with_shadow] {
+        assert!(decide(&policies(rows, PATIENT), &call).await.is_admitted());
+    }
+    proxy.set(Fault::Delay(LATE));
+    let late = check(&policies(&in_force, LATE * 8 / 5), &call).await.unwrap();
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::Saturation);
+    assert!(decide(&policies(&with_shadow, LATE * 8 / 5), &call).await.is_admitted());
+    assert_eq!(undecided.load(Relaxed), 1);
 }
