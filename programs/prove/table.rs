@@ -120,12 +120,17 @@ fn code(broken: usize, lost: usize, is_whole: bool) -> u8 {
     }
 }
 
-/// The first line, if it is not too long.
+/// The text in one line. A long one lacks its middle: a panic begins with the place of a fault, and
+/// ends with both answers.
 fn short(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{} ..", &line[..end]),
-        None => line.to_owned(),
+    let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let places: Vec<usize> = line.char_indices().map(|(place, _)| place).collect();
+    match places.len().checked_sub(LONGEST) {
+        None | Some(0) => line,
+        Some(more) => {
+            let half = LONGEST / 2;
+            format!("{} .. {}", &line[..places[half]], &line[places[half + more]..])
+        }
     }
 }
 
@@ -138,5 +143,14 @@ mod tests {
         assert_eq!([code(0, 0, true), code(0, 0, false)], [0, 4]);
         assert_eq!([code(0, 1, true), code(0, 1, false)], [3, 3]);
         assert_eq!([code(1, 1, true), code(1, 0, false)], [1, 1]);
+    }
+
+    #[test]
+    fn a_long_reason_keeps_its_end() {
+        assert_eq!(short("a fault\n  left: 1\n right: 2"), "a fault left: 1 right: 2");
+        let long = format!("step 7{}\n  left: 1\n right: 2", "\u{e9}".repeat(2 * LONGEST));
+        let short = short(&long);
+        assert_eq!(short.chars().count(), LONGEST + 4);
+        assert!(short.starts_with("step 7") && short.ends_with("left: 1 right: 2"), "{short}");
     }
 }
