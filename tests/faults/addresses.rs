@@ -114,6 +114,31 @@ async fn a_role_that_nobody_may_ask_for_is_not_needed() {
     }
 }
 
+/// Then a refused write shows the replica, and the pool leaves it for the next address.
+// Case 17.
+#[tokio::test]
+async fn a_replica_that_says_no_role_is_left_when_it_refuses_a_write() {
+    let may_not_ask = ["--user", "default", "on", "nopass", "~*", "&*", "+@all", "-role"];
+    let options = [&WITHOUT_HELLO[..], &may_not_ask].concat();
+    for query in ["", "?protocol=resp2"] {
+        let primary = Server::with(&options);
+        let port = primary.port().to_string();
+        let replica = Server::with(&[&["--replicaof", "127.0.0.1", &port], &*options].concat());
+        for servers in [[&replica, &primary], [&primary, &replica]] {
+            let limiter = over(asked(query, &servers)).decision_timeout(LONG);
+            until_well(&limiter).await;
+            for _ in 0..20 {
+                let decision = limiter.check(&one()).await;
+                assert!(decision.is_ok(), "{query}: {decision:?}");
+            }
+        }
+        let alone = over(asked(query, &[&replica])).decision_timeout(LONG);
+        let error = alone.check(&one()).await.expect_err("no primary");
+        assert_eq!(error.kind(), ErrorKind::Infrastructure, "{query}: {error:?}");
+        assert!(chain(&error).contains("READONLY"), "{}", chain(&error));
+    }
+}
+
 /// A failover in which the name still leads to the old server alone.
 #[tokio::test]
 async fn a_primary_that_becomes_a_replica_is_an_outage() {

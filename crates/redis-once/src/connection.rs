@@ -11,6 +11,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -24,6 +25,7 @@ use super::closings::{Closings, name};
 use super::error::Error;
 use super::error_reply::is_reply;
 use super::fault::Facts;
+use super::lock::lock;
 use super::on_time::read_arrived;
 use super::socket::Socket;
 use super::times::MAX_SILENCE;
@@ -189,8 +191,12 @@ impl SharedConnection for Connection {
     }
 
     fn mark_read_only(&self) {
+        let server = &self.health.server;
         // A server that ended at the question has closed the connection, too.
-        self.health.server.closes_at_role.store(false, Relaxed);
+        server.closes_at_role.store(false, Relaxed);
+        if !self.is_primary {
+            *lock(&server.read_only) = self.socket.peer;
+        }
         self.health.retire(Useless::ReadOnly);
     }
 }
@@ -236,6 +242,8 @@ pub(super) struct ServerHealth {
     pub(super) knows_hello: AtomicBool,
     /// True if the server has closed a connection when it was asked for its role by RESP2.
     pub(super) closes_at_role: AtomicBool,
+    /// The last address that was found to be read-only, and had not said that it is a primary.
+    pub(super) read_only: Mutex<Option<SocketAddr>>,
     /// True if the pool now uses another server in its place.
     is_left: AtomicBool,
     /// Notified when the pool leaves the server.

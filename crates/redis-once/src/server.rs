@@ -135,7 +135,8 @@ impl Server {
 
     /// Opens a socket, and reads the greeting of the server. `on_push` gets all push messages.
     ///
-    /// If a name has several addresses, a replica among them is left for the next one.
+    /// If a name has several addresses, a replica among them is left for the next one: one that says
+    /// its role, or one that has refused a write, as long as another address answers.
     ///
     /// A server that refuses `HELLO` is asked by RESP2. A server that ends at this moment closes
     /// the connection, too. So one that closes it is asked a second time, here or by a probe.
@@ -154,7 +155,9 @@ impl Server {
             _ => Way::Resp3,
         };
         let seeks_primary = matches!(self.kind, ServerKind::Plain | ServerKind::Primary);
-        let (mut was_closed, mut left, mut replica) = (self.can_be_probed(), Vec::new(), None);
+        let mut read_only = lock(&self.health.read_only).filter(|_| seeks_primary);
+        let mut left = Vec::from_iter(read_only);
+        let (mut was_closed, mut replica) = (self.can_be_probed(), None);
         loop {
             let opened = self.open_by(way, deadline, &left, on_push.clone()).await;
             let (error, refusal) = match (opened, replica.take()) {
@@ -172,6 +175,12 @@ impl Server {
                 }
                 // No other address leads to a primary.
                 (Err(_), Some(replica)) => return Ok(replica),
+                (Err((error, _)), None)
+                    if error.kind() != ErrorKind::Configuration && read_only.take().is_some() =>
+                {
+                    left.clear();
+                    continue;
+                }
                 (Err(refused), None) => refused,
             };
             let falls_back = self.connector.protocol.is_none() && self.kind == ServerKind::Plain;
