@@ -19,8 +19,8 @@
 //! `REDIS_URL` is an address that `Pool::connect` takes: `redis://...`, `redis-cluster://...`,
 //! `redis-sentinel://...`, and with TLS `rediss...`.
 //!
-//! `ALGORITHM` is `token_bucket`, `budget`, `fixed_window`, `sliding_log`, `sliding_window`,
-//! `sliding_counter`, `smooth_bursty` or `smooth_warming_up`.
+//! `ALGORITHM` is `token_bucket`, `budget`, `concurrency`, `fixed_window`, `sliding_log`,
+//! `sliding_window`, `sliding_counter`, `smooth_bursty` or `smooth_warming_up`.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -37,8 +37,8 @@ use axum::routing::get;
 use http::{Request, Response};
 use tokio::net::TcpListener;
 use tower_sluice::algorithm::{
-    Budget, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    Budget, Concurrency, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::key::Head;
 use tower_sluice::limiter::Boxed;
@@ -157,6 +157,7 @@ impl Settings {
         let limiter = match variable("ALGORITHM", String::from("token_bucket"))?.as_str() {
             "token_bucket" => store.limiter(TokenBucket::new(quota)),
             "budget" => store.limiter(Budget::new(quota)),
+            "concurrency" => store.limiter(Concurrency::of(quota)),
             "fixed_window" => store.limiter(FixedWindow::new(quota)),
             "sliding_log" => store.limiter(SlidingLog::new(quota)),
             "sliding_window" => match variable("CELLS", 10)? {

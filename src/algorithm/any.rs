@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::sealed::{Sealed, Single};
 use super::{
-    Algorithm, Budget, Check, Element, FixedWindow, InLua, Mark, Refund, Report, Ruling,
-    ScriptPart, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Take,
-    TokenBucket,
+    Algorithm, Budget, Check, Concurrency, Element, FixedWindow, InLua, Mark, Refund, Report,
+    Ruling, ScriptPart, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    Take, TokenBucket,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -119,6 +119,8 @@ any_algorithm!(
     TokenBucket,
     /// A rate with a burst, whose charges are held until they are settled.
     Budget,
+    /// A number at the same time.
+    Concurrency,
     /// A number per window.
     FixedWindow,
     /// Never more than a small number in any window.
@@ -136,10 +138,11 @@ any_algorithm!(
 #[cfg(all(feature = "redis", any(test, fuzzing)))]
 impl AnyAlgorithm {
     /// Makes one of each algorithm, for tests of their scripts.
-    pub(crate) fn one_of_each(quota: Quota) -> [Self; 8] {
+    pub(crate) fn one_of_each(quota: Quota) -> [Self; 9] {
         [
             TokenBucket::new(quota).into(),
             Budget::new(quota).into(),
+            Concurrency::of(quota).into(),
             FixedWindow::new(quota).into(),
             SlidingLog::new(quota).into(),
             SlidingWindow::new(quota).into(),
@@ -157,8 +160,8 @@ impl AnyAlgorithm {
         dispatch!(AnyAlgorithm, self, |A, algorithm| A::horizon(algorithm, horizon).into())
     }
 
-    /// Sets the longest debt: see [`TokenBucket::max_debt`]. Windows, logs and counters have no
-    /// debts, and stay as they are.
+    /// Sets the longest debt: see [`TokenBucket::max_debt`]. Windows, logs, counters and limits of
+    /// concurrency have no debts, and stay as they are.
     #[must_use]
     pub fn with_max_debt(self, max_debt: Duration) -> Self {
         match self {
@@ -166,7 +169,8 @@ impl AnyAlgorithm {
             Self::Budget(one) => one.max_debt(max_debt).into(),
             Self::SmoothBursty(one) => one.max_debt(max_debt).into(),
             Self::SmoothWarmingUp(one) => one.max_debt(max_debt).into(),
-            Self::FixedWindow(_)
+            Self::Concurrency(_)
+            | Self::FixedWindow(_)
             | Self::SlidingLog(_)
             | Self::SlidingWindow(_)
             | Self::SlidingCounter(_) => self,

@@ -23,7 +23,11 @@ pub(super) fn without_burst(
     quotas: impl Into<Quotas>,
     why: &'static str,
 ) -> Result<Quota, QuotaError> {
-    let quota = quotas.into().one()?;
+    checked_burst(quotas.into().one()?, why)
+}
+
+/// Returns the quota if it has no burst.
+pub(super) fn checked_burst(quota: Quota, why: &'static str) -> Result<Quota, QuotaError> {
     if quota.burst_size() == quota.limit() { Ok(quota) } else { Err(QuotaError(why)) }
 }
 

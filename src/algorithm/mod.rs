@@ -11,6 +11,7 @@
 //! |---|---|
 //! | a rate, with a burst | [`TokenBucket`] |
 //! | a rate, with a burst, of costs that are known at the end: tokens, bytes | [`Budget`] |
+//! | a number at the same time: requests in flight, workers, connections | [`Concurrency`] |
 //! | an even pace | [`TokenBucket`] with `burst(1)` and a `max_wait` |
 //! | a number per hour or day in UTC, as in a price plan | [`FixedWindow`] |
 //! | never more than a small number in any window | [`SlidingLog`] |
@@ -76,6 +77,7 @@
 //! | token bucket | only if no other charge was taken since | the same, once its slot has come |
 //! | smooth limiters | only if no other charge was taken since | the same |
 //! | budget | always, until its time is over | the same |
+//! | concurrency | always, until its time is over | frees all of it |
 //! | tuples | each member as above | the same |
 //!
 //! A refund or a settlement of a charge from before a [reset](crate::LimiterExt::reset) does
@@ -112,6 +114,7 @@ mod common;
 
 mod any;
 mod budget;
+mod concurrency;
 mod fixed_window;
 mod in_lua;
 pub(crate) mod sealed;
@@ -126,6 +129,7 @@ mod verdict;
 
 pub use any::AnyAlgorithm;
 pub use budget::Budget;
+pub use concurrency::Concurrency;
 pub use fixed_window::FixedWindow;
 #[doc(hidden)]
 pub use in_lua::Element;
@@ -151,7 +155,7 @@ pub type LeakyBucket = TokenBucket;
 use std::fmt::Debug;
 
 pub(crate) use common::{DEFAULT_HORIZON, INEXACT, exact};
-use common::{Unit, YEAR, at_most_a_year, micros, without_burst};
+use common::{Unit, YEAR, at_most_a_year, checked_burst, micros, without_burst};
 
 use crate::core::Quota;
 pub use crate::core::mark::Mark;

@@ -121,6 +121,29 @@ impl Quota {
         Self { limit, period, burst: limit }.checked()
     }
 
+    /// `limit` units at the same time, without a period: for
+    /// [`Concurrency`](crate::algorithm::Concurrency) alone. Its [`period`](Quota::period) is 0.
+    ///
+    /// # Panics
+    ///
+    /// If [`Quota::try_at_once`] returns an error; in a `const`, at compile time.
+    #[track_caller]
+    pub const fn at_once(limit: u64) -> Self {
+        match Self::try_at_once(limit) {
+            Ok(quota) => quota,
+            Err(error) => panic!("{}", error.0),
+        }
+    }
+
+    /// `limit` units at the same time, or the reason why that is invalid.
+    ///
+    /// # Errors
+    ///
+    /// If the limit is 0, or more than 2^50.
+    pub const fn try_at_once(limit: u64) -> Result<Self, QuotaError> {
+        Self { limit, period: Duration::ZERO, burst: limit }.checked()
+    }
+
     /// Sets the burst: at most `units` go at once. Default: the limit.
     ///
     /// A bucket with the default burst admits up to twice its limit in a period: the burst at once,
@@ -155,7 +178,7 @@ impl Quota {
         self.limit
     }
 
-    /// The period.
+    /// The period. 0 if the quota is of units [at once](Quota::at_once).
     #[must_use]
     pub const fn period(&self) -> Duration {
         self.period
@@ -250,8 +273,16 @@ impl Quotas {
         }
     }
 
-    /// Returns the only quota.
+    /// Returns the only quota, which has a period.
     pub(crate) fn one(&self) -> Result<Quota, QuotaError> {
+        match self.only()? {
+            Quota { period: Duration::ZERO, .. } => Err(QuotaError("a quota without a period")),
+            quota => Ok(quota),
+        }
+    }
+
+    /// Returns the only quota.
+    pub(crate) fn only(&self) -> Result<Quota, QuotaError> {
         match self.as_slice() {
             [quota] => Ok(*quota),
             _ => Err(QuotaError("more than one quota for an algorithm")),

@@ -33,11 +33,13 @@ impl RateLimitHeaders {
         }
         let limit = policy.quota().burst_size().min(MAX_INTEGER);
         let remaining = policy.remaining()?.min(limit);
-        let is_full = remaining == limit;
+        // No time brings back what runs at once.
+        let is_timed = !policy.quota().period().is_zero();
+        let is_full = remaining == limit || !is_timed;
         // The response is sent after the reserved wait.
         let full_in = policy.reset_after().map(|time| time.saturating_sub(reserved(decision)));
         let (reset, has_reset) = match (decision.is_admitted(), until_retry(decision)) {
-            (false, Some(wait)) => (whole_seconds(wait), true),
+            (false, Some(wait)) => (whole_seconds(wait), is_timed),
             _ if is_full => (0, false),
             (false, None) => (full_in.map_or(0, whole_seconds), false),
             (true, _) => (self.capped(full_in.map(whole_seconds)?, remaining, policy), true),

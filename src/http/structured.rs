@@ -51,11 +51,11 @@ pub(super) fn quotas<'a>(policies: impl Iterator<Item = PolicyReport<'a>>) -> Op
 
 type Parameters<'s> = ParameterSerializer<&'s mut String>;
 
-/// Adds a window of whole seconds.
+/// Adds a window of whole seconds, if there is one.
 fn with_window<'s>(item: Parameters<'s>, policy: &PolicyReport<'_>) -> Parameters<'s> {
     let window = policy.window();
     match window.subsec_nanos() {
-        0 => item.parameter(WINDOW, integer(window.as_secs())),
+        0 if !window.is_zero() => item.parameter(WINDOW, integer(window.as_secs())),
         _ => item,
     }
 }

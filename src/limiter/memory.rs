@@ -62,7 +62,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | bytes | algorithm |
 /// |---|---|
 /// | 300 | [`TokenBucket`], [`FixedWindow`] |
-/// | 360 | [`Budget`], [`SlidingCounter`], [`SmoothBursty`], [`SmoothWarmingUp`] |
+/// | 360 | [`Budget`], [`Concurrency`], [`SlidingCounter`], [`SmoothBursty`], [`SmoothWarmingUp`] |
 /// | 450 | [`SlidingWindow`] of 10 cells; 8 more for each additional cell |
 /// | 370 | [`SlidingLog`]; at most 48 more for each charge of the last period or reserved wait |
 /// | the sum of the members | a tuple |
@@ -74,6 +74,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// [`TokenBucket`]: crate::algorithm::TokenBucket
 /// [`FixedWindow`]: crate::algorithm::FixedWindow
 /// [`Budget`]: crate::algorithm::Budget
+/// [`Concurrency`]: crate::algorithm::Concurrency
 /// [`SlidingCounter`]: crate::algorithm::SlidingCounter
 /// [`SmoothBursty`]: crate::algorithm::SmoothBursty
 /// [`SmoothWarmingUp`]: crate::algorithm::SmoothWarmingUp

@@ -31,6 +31,11 @@ async fn budget_agrees_with_its_script() {
 }
 
 #[tokio::test]
+async fn concurrency_agrees_with_its_script() {
+    agree("concurrency").await;
+}
+
+#[tokio::test]
 async fn fixed_window_agrees_with_its_script() {
     agree("fixed_window").await;
 }

@@ -13,8 +13,8 @@ use tokio::time::{Instant, advance, sleep};
 use tokio_test::{assert_pending, task};
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use tower_sluice::algorithm::{
-    Algorithm, AnyAlgorithm, Budget, FixedWindow, IntoAlgorithm, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
+    Algorithm, AnyAlgorithm, Budget, Concurrency, FixedWindow, IntoAlgorithm, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::future::Settlement;
 use tower_sluice::key::Keyed;

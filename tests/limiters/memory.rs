@@ -90,6 +90,7 @@ async fn a_key_takes_no_more_bytes_than_the_documentation_says() {
         (300, most_bytes_of_a_key(TokenBucket::new(quota))),
         (300, most_bytes_of_a_key(FixedWindow::new(quota))),
         (360, most_bytes_of_a_key(Budget::new(quota))),
+        (360, most_bytes_of_a_key(Concurrency::of(quota))),
         (360, most_bytes_of_a_key(SlidingCounter::new(quota))),
         (360, most_bytes_of_a_key(SmoothBursty::new(quota))),
         (360, most_bytes_of_a_key(SmoothWarmingUp::new(quota, Duration::from_secs(60)))),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Budget, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    Budget, Concurrency, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 
 /// Does something with each algorithm.
@@ -19,8 +19,8 @@ pub trait Visit {
 #[macro_export]
 macro_rules! for_each_script {
     (|$algorithm:ident| $block:block) => {
-        $crate::for_each_script!(@ $algorithm $block: TOKEN_BUCKET, BUDGET, FIXED_WINDOW,
-            SLIDING_LOG, SLIDING_WINDOW, SLIDING_COUNTER, SMOOTH_BURSTY, SMOOTH_WARMING_UP);
+        $crate::for_each_script!(@ $algorithm $block: TOKEN_BUCKET, BUDGET, CONCURRENCY,
+            FIXED_WINDOW, SLIDING_LOG, SLIDING_WINDOW, SLIDING_COUNTER, SMOOTH_BURSTY, SMOOTH_WARMING_UP);
     };
     (@ $algorithm:ident $block:block: $($each:ident),+) => {
         $({ let $algorithm = $crate::script::$each; $block })+
@@ -31,6 +31,7 @@ macro_rules! for_each_script {
 pub fn each_algorithm(quota: Quota, visitor: &mut impl Visit) {
     visitor.visit(TokenBucket::new(quota));
     visitor.visit(Budget::new(quota));
+    visitor.visit(Concurrency::of(quota));
     visitor.visit(FixedWindow::new(quota));
     visitor.visit(SlidingLog::new(quota));
     visitor.visit(SlidingWindow::new(quota));

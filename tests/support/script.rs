@@ -8,14 +8,15 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Budget, Check, Element, FixedWindow, InLua, IntoAlgorithm, Mark, QuotaAnswer, Quotas,
-    ScriptPart, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    Budget, Check, Concurrency, Element, FixedWindow, InLua, IntoAlgorithm, Mark, QuotaAnswer,
+    Quotas, ScriptPart, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     TokenBucket, Verdict,
 };
 
 const FIVE: Quota = Quota::per_second(5);
 pub const TOKEN_BUCKET: TokenBucket = TokenBucket::new(FIVE);
 pub const BUDGET: Budget = Budget::new(FIVE);
+pub const CONCURRENCY: Concurrency = Concurrency::of(FIVE);
 pub const FIXED_WINDOW: FixedWindow = FixedWindow::new(FIVE);
 pub const SLIDING_LOG: SlidingLog = SlidingLog::new(FIVE);
 pub const SLIDING_WINDOW: SlidingWindow = SlidingWindow::new(FIVE);

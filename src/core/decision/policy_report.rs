@@ -140,7 +140,8 @@ impl<'a> PolicyReport<'a> {
         self.figures.reset_after
     }
 
-    /// The time in which the whole quota comes back. For a window it is the period. For a bucket it
+    /// The time in which the whole quota comes back. For a window it is the period. For a limit of
+    /// concurrency it is 0, since no time brings units back. For a bucket it
     /// is the time in which an empty bucket fills, rounded up to whole seconds.
     #[must_use]
     pub fn window(&self) -> Duration {
@@ -154,7 +155,8 @@ impl<'a> PolicyReport<'a> {
         Duration::from_secs(micros.min(1 << 50).div_ceil(1_000_000) as u64)
     }
 
-    /// Returns the unit of its quota. Default: [`QuotaUnit::Requests`].
+    /// Returns the unit of its quota. Default: [`QuotaUnit::ConcurrentRequests`] for a quota [at
+    /// once](Quota::at_once), [`QuotaUnit::Requests`] for others.
     #[must_use]
     pub fn unit(&self) -> QuotaUnit {
         self.figures.unit
@@ -231,7 +233,10 @@ impl Figures {
             outcome: Outcome::Allow,
             remaining: None,
             reset_after: None,
-            unit: QuotaUnit::Requests,
+            unit: match quota.period() {
+                Duration::ZERO => QuotaUnit::ConcurrentRequests,
+                _ => QuotaUnit::Requests,
+            },
             partition_key: None,
             refills: false,
             is_shadow: false,

@@ -37,7 +37,9 @@ where
         let answer = inner.check(&order.charge).await;
         let Some(order) = self.order.take() else { return };
         match (self.leases.upgrade(), answer) {
-            (Some(leases), Ok(answer)) if answer.outcome() == Outcome::Allow => {
+            (Some(leases), Ok(answer))
+                if answer.outcome() == Outcome::Allow && !is_at_once(&answer) =>
+            {
                 distribute(&leases, order, sent, answer);
             }
             (leases, answer) => {
@@ -55,6 +57,12 @@ where
             }
         }
     }
+}
+
+/// Returns true if a limit of units at once decided: a lease would release them when it ends, even
+/// while requests hold them.
+fn is_at_once(answer: &Decision) -> bool {
+    answer.policies().any(|policy| policy.quota().period().is_zero())
 }
 
 impl<L: Limiter> Drop for Refill<L> {

@@ -36,8 +36,22 @@ impl Book {
     }
 
     /// The first bound that a window breaks.
-    pub fn over<A: Algorithm>(&self, kind: &Kind<A>, went_back: bool) -> Option<String> {
+    pub fn over<A: Algorithm>(
+        &self,
+        kind: &Kind<A>,
+        went_back: bool,
+        passed: i64,
+    ) -> Option<String> {
         for bound in &kind.bounds {
+            if let Some(max_hold) = bound.at_once {
+                let held = self.bookings.iter();
+                let held = held.filter(|one| one.mark.is_some() && passed - one.decided < max_hold);
+                let units: i64 = held.map(|one| one.cost).sum();
+                if units > bound.quota.limit().cast_signed() {
+                    return Some(format!("{units} units are held at once"));
+                }
+                continue;
+            }
             let counted: Vec<_> = match bound.max_hold {
                 Some(_) => self.settled.clone(),
                 None => {

@@ -229,7 +229,7 @@ impl<A: Algorithm> Node<A> {
                 }
             }
         }
-        if let Some(why) = next.book.over(kind, self.went_back) {
+        if let Some(why) = next.book.over(kind, self.went_back, self.passed) {
             return Err(why);
         }
         let before = self.history.clone();

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Algorithm, AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket,
+    Algorithm, AnyAlgorithm, Budget, Concurrency, FixedWindow, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 
 use support::trial::model::{Anchored, Bucket, Bursty, Cells, Counter, Log, Model, Warm, Window};
@@ -61,6 +61,7 @@ const ALL: Promise = Promise {
 };
 const ROUNDS: Promise = Promise { unwinds_waits: Unwinds::ToTheMicrosecond, ..ALL };
 const STAYS: Promise = Promise { unwinds_waits: Unwinds::StayingThere, ..ALL };
+const GUESSES: Promise = Promise { is_exact: false, ..ALL };
 const PAYS_LATER: Promise = Promise { pays_later: true, ..ALL };
 const IN_FLOATS: Promise = Promise { to_the_bit: false, ..PAYS_LATER };
 const OWN_IN_FLOATS: Promise = Promise { is_exact: false, ..IN_FLOATS };
@@ -78,6 +79,8 @@ pub struct Bound {
     pub forgets_slots: bool,
     /// The shortest hold, in µs, if settled units count, and not admitted ones.
     pub max_hold: Option<i64>,
+    /// The shortest hold, in µs, if the units count that are held at the same time.
+    pub at_once: Option<i64>,
 }
 
 impl Bound {
@@ -103,7 +106,14 @@ impl<A: Algorithm> Kind<A> {
         promise: Promise,
     ) -> Self {
         let rule = algorithm.rule(quota).expect("a rule");
-        let bound = Bound { quota, model, any_period: None, forgets_slots: false, max_hold: None };
+        let bound = Bound {
+            quota,
+            model,
+            any_period: None,
+            forgets_slots: false,
+            max_hold: None,
+            at_once: None,
+        };
         Self {
             name: format!(
                 "{name}({}/{}us,burst={})",
@@ -193,6 +203,19 @@ fn budget(quota: Quota, max_hold: u64) -> Kind<Budget> {
 
 pub fn budgets() -> Vec<Kind<Budget>> {
     vec![budget(micros(1, 2), 2), budget(micros(2, 3), 3), budget(micros(3, 2), 4)]
+}
+
+/// The period of its quota is the shortest hold, and does not count.
+fn concurrency(limit: u64, max_hold: u64) -> Kind<Concurrency> {
+    let quota = micros(limit, max_hold);
+    let algorithm = Concurrency::of(quota).horizon(horizon()).max_hold(quota.period());
+    let mut kind = Kind::new("concurrency", algorithm, (quota, limit + 1), Bucket::boxed, GUESSES);
+    kind.bounds[0].at_once = i64::try_from(max_hold).ok();
+    kind
+}
+
+pub fn concurrencies() -> Vec<Kind<Concurrency>> {
+    vec![concurrency(1, 4), concurrency(2, 4), concurrency(2, 8)]
 }
 
 fn fixed_window(quota: Quota) -> Kind<FixedWindow> {
@@ -296,6 +319,7 @@ pub fn one_of_each() -> (Vec<Kind<AnyAlgorithm>>, Vec<Kind<AnyAlgorithm>>) {
     let first = vec![
         token_bucket(micros(2, 3)).any(),
         budget(micros(2, 3), 4).any(),
+        concurrency(2, 8).any(),
         fixed_window(micros(2, 3)).any(),
         sliding_log(micros(2, 3)).any(),
         sliding_window(micros(2, 3), 2).any(),
@@ -306,6 +330,7 @@ pub fn one_of_each() -> (Vec<Kind<AnyAlgorithm>>, Vec<Kind<AnyAlgorithm>>) {
     let second = vec![
         token_bucket(micros(1, 2).burst(2)).any(),
         budget(micros(3, 4).burst(2), 3).any(),
+        concurrency(3, 4).any(),
         fixed_window(micros(2, 4)).any(),
         sliding_log(micros(3, 4)).any(),
         sliding_window(micros(3, 4), 4).any(),

@@ -57,6 +57,7 @@ macro_rules! each_alone {
 each_alone! {
     every_history_of_a_token_bucket: token_buckets;
     every_history_of_a_budget: budgets;
+    every_history_of_concurrency: concurrencies;
     every_history_of_a_fixed_window: fixed_windows;
     every_history_of_a_sliding_log: sliding_logs;
     every_history_of_a_sliding_window: sliding_windows;

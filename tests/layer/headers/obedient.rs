@@ -67,6 +67,10 @@ struct Everywhere {
 
 impl Visit for Everywhere {
     fn visit<A: InLua>(&mut self, algorithm: A) {
+        // Its `Retry-After` is a guess, and a request that was answered holds nothing.
+        if A::NAME == "concurrency" {
+            return;
+        }
         let (hand, other) = (Hand::new(), Hand::new());
         let memory = Memory::new("memory", algorithm.clone()).clock(hand.clock());
         // Each has keys of its own.

@@ -22,8 +22,8 @@ use edits::{Mutant, mutants};
 use judges::Judge;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
-    TokenBucket,
+    Budget, Concurrency, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::redis::script_texts;
 
@@ -84,6 +84,7 @@ fn texts(algorithm: &str, mutant: Option<&Mutant>) -> Vec<String> {
     let mut texts = match algorithm {
         "token_bucket" => script_texts(&TokenBucket::new(FIVE)).to_vec(),
         "budget" => script_texts(&Budget::new(FIVE)).to_vec(),
+        "concurrency" => script_texts(&Concurrency::of(FIVE)).to_vec(),
         "fixed_window" => script_texts(&FixedWindow::new(FIVE)).to_vec(),
         "sliding_log" => script_texts(&SlidingLog::new(FIVE)).to_vec(),
         "sliding_window" => script_texts(&SlidingWindow::new(FIVE)).to_vec(),

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tower_sluice::algorithm::{
-    AnyAlgorithm, Budget, Check, FixedWindow, InLua, IntoAlgorithm, Mark, Quotas, Refund, Ruling,
-    SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    AnyAlgorithm, Budget, Check, Concurrency, FixedWindow, InLua, IntoAlgorithm, Mark, Quotas,
+    Refund, Ruling, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    TokenBucket, Verdict,
 };
 use tower_sluice::limiter::{Boxed, Reservation};
 use tower_sluice::{Charge, Decision, Error, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
@@ -30,9 +31,10 @@ pub struct Twins {
 }
 
 /// Each algorithm, and some of them together.
-pub static TWINS: [Twins; 9] = [
+pub static TWINS: [Twins; 10] = [
     Twins { name: "token_bucket", histories: |play| Box::pin(token_bucket(play)) },
     Twins { name: "budget", histories: |play| Box::pin(budget(play)) },
+    Twins { name: "concurrency", histories: |play| Box::pin(concurrency(play)) },
     Twins { name: "fixed_window", histories: |play| Box::pin(fixed_window(play)) },
     Twins { name: "sliding_window", histories: |play| Box::pin(sliding_window(play)) },
     Twins { name: "sliding_counter", histories: |play| Box::pin(sliding_counter(play)) },
@@ -428,6 +430,13 @@ async fn budget(play: &Play) {
     every_quota(play, Budget::new, true).await;
 }
 
+/// Eras that the steps of time end, and eras that outlast them.
+async fn concurrency(play: &Play) {
+    every_quota(play, |quota| Concurrency::of(quota).max_hold(quota.period()), false).await;
+    every_quota(play, |quota| Concurrency::of(quota).max_hold(4 * quota.period()), false).await;
+    every_quota(play, Concurrency::of, false).await;
+}
+
 async fn fixed_window(play: &Play) {
     every_quota(play, FixedWindow::new, false).await;
     every_quota(play, |quota| FixedWindow::new(quota).anchored(), false).await;
@@ -512,6 +521,12 @@ async fn several(play: &Play) {
     )
     .await;
 
+    let at_once = |quota: Quota| Concurrency::of(quota).max_hold(2 * quota.period());
+    every(play, |q| (at_once(one(q, 0)), TokenBucket::new(one(q, 1))), &quotas).await;
+    every(play, |q| (SlidingLog::new(one(q, 0)), at_once(one(q, 1)).horizon(DAY)), &quotas).await;
+    every(play, |q| (short(one(q, 0)), at_once(one(q, 1))), &quotas).await;
+    every(play, |q| (at_once(one(q, 0)), Concurrency::of(one(q, 1))), &quotas).await;
+
     let eight = |n: u64| {
         Quotas::from([5, 9, 7, 6, 8, 5, 6, 7].map(|limit| micros(limit * n, 1_000 * limit)))
     };
@@ -541,7 +556,7 @@ async fn several(play: &Play) {
                 SlidingLog::new(one(q, 2)).into(),
                 SlidingWindow::new(one(q, 3)).into(),
                 SlidingCounter::new(one(q, 4)).into(),
-                SmoothBursty::new(one(q, 5)).into(),
+                Concurrency::of(one(q, 5)).max_hold(Duration::from_millis(2)).into(),
                 SmoothWarmingUp::new(one(q, 6), Duration::from_millis(5)).into(),
                 Budget::new(one(q, 7)).max_hold(Duration::from_millis(2)).into(),
             ]

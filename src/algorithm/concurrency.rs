@@ -1,0 +1,438 @@
+//! Concurrency: units are held until they are released, or their time is over.
+//!
+//! Held units are counted in five eras. An era is dropped when its time is over, so that a process
+//! that ends without a release does not hold units forever.
+//!
+//! The twin of `scripts/concurrency.lua`.
+
+use std::time::Duration;
+
+use super::in_lua::state_of;
+use super::{
+    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, Take, at_most_a_year,
+    checked_burst, exact, micros,
+};
+use crate::core::quota::{Quota, QuotaError, Quotas};
+
+/// The default of the shortest time that units are held.
+const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(60);
+
+/// The eras in [`Concurrency::max_hold`]. One more counts, since a charge may come at the end of
+/// its era.
+const ERAS: i64 = 4;
+
+/// The shortest time after which a refused charge is to be asked again, in µs.
+const PAUSE: i64 = 1_000_000;
+
+/// Admits at most `limit` units at the same time: requests in flight for a key, over all processes.
+///
+/// A charge holds its units from its admission until they are released. Release them by
+/// [`settle`](crate::Limiter::settle) with 0 units.
+///
+/// **Bound.** The units of holds that are neither released nor older than
+/// [`max_hold`](Concurrency::max_hold) sum to at most `limit`, at every instant.
+///
+/// **Cost.** An instant and five counts for each key: see the table below.
+///
+/// **Source.** Stripe's limiter of concurrent requests, and the expirable semaphore of Redisson.
+///
+/// **Choose it** if requests take very different times, and what is scarce is what runs: workers,
+/// memory, connections, an upstream that limits parallel calls. A rate says nothing about these: ten
+/// requests a second that take a minute each are 600 at once.
+///
+/// # Release every charge
+///
+/// A [layer](crate::RateLimitLayer) releases a request when the inner service has answered, and
+/// gives back a caller that leaves before. [`acquire`](crate::LimiterExt::acquire) and
+/// [`check`](crate::Limiter::check) return the decision to their caller, who must settle its
+/// reservation.
+///
+/// A settlement releases all units of the charge, however many were used, since a limit of
+/// concurrency has nothing to spend. `given_back` of [`Settled`](crate::future::Settled) is the
+/// unused part, as in every algorithm: all units for a use of 0. It is 0 for units whose time was
+/// over: a late release takes no units of others.
+///
+/// The units of a process that dies are held for `max_hold` at least, and for 1.25 times that time
+/// at most.
+///
+/// # No slot is promised
+///
+/// Nobody knows when units will be released. So no wait is reserved, and the time after which to
+/// ask again is a guess: 1 to 3 s, which the microseconds of the clock spread.
+///
+/// A charge of a tuple that waits for another quota holds its units meanwhile. It waits no longer
+/// than `max_hold`.
+///
+/// # Other operations
+///
+/// A [penalty](crate::LimiterExt::penalize) takes free units, which nobody releases: they are free
+/// again when `max_hold` is over. Units that are not free are not taken.
+///
+/// Of a charge's own [`quota`](crate::Charge::quota), the limit counts. [`Quota::at_once`] has no
+/// period.
+///
+/// If the clock steps back by more than a quarter of `max_hold`, held units count as charged at
+/// that instant. They cannot be released any more.
+///
+/// # Example
+///
+/// ```
+/// use tower_sluice::algorithm::Concurrency;
+/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let exports = Memory::new("exports", Concurrency::new(2));
+/// let first = exports.check(&Charge::new("alice")).await?;
+/// let second = exports.check(&Charge::new("alice")).await?;
+/// assert!(first.is_admitted() && second.is_admitted());
+/// assert!(!exports.check(&Charge::new("alice")).await?.is_admitted());
+///
+/// let reservation = first.into_reservation().expect("it holds one unit");
+/// let released = exports.settle(reservation, 0).expect("its own").await?;
+/// assert_eq!(released.given_back, 1);
+/// assert_eq!(exports.peek("alice").await?.remaining(), Some(1));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// **Timeline.** At most one, held for 4 s. A charge at 0.9 s belongs to the era that began at 0 s.
+/// Its time is over five eras after that, at 5 s.
+///
+/// ```
+/// # use tower_sluice::algorithm::{Algorithm, Check, Concurrency, Verdict::*};
+/// # use std::time::Duration;
+/// let limit = Concurrency::new(1).max_hold(Duration::from_secs(4));
+/// let rule = limit.rule(limit.quota())?;
+/// let mut state = None;
+/// let mut check = |at: i64| {
+///     let now = 1_767_225_600_000_000 + at;
+///     Concurrency::step(&rule, &mut state, now, Check { cost: 1, max_wait: 0 }).verdict
+/// };
+/// assert_eq!(check(900_000), Allow);
+/// assert!(matches!(check(4_999_999), Deny(1_000_000..=3_000_000)));
+/// assert_eq!(check(5_000_000), Allow);
+/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
+/// ```
+#[doc(alias("in flight", "parallel", "permits", "semaphore"))]
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+pub struct Concurrency {
+    quota: Quota,
+    horizon: Duration,
+    max_hold: Duration,
+}
+
+impl Concurrency {
+    /// Admits at most `limit` units at the same time.
+    ///
+    /// # Panics
+    ///
+    /// As [`Quota::at_once`]: if the limit is 0 or more than 2^50.
+    #[track_caller]
+    pub const fn new(limit: u64) -> Self {
+        Self::of(Quota::at_once(limit))
+    }
+
+    /// Admits at most the limit of a quota at the same time, for a quota that comes from a file or a
+    /// user. Its period does not count.
+    pub const fn of(quota: Quota) -> Self {
+        Self { quota, horizon: DEFAULT_HORIZON, max_hold: DEFAULT_MAX_HOLD }
+    }
+
+    /// Sets the shortest time for which units are held that nobody releases or renews, 1 µs to 365
+    /// days. Default: 60 s.
+    ///
+    /// It counts from the charge, also for one that waits for another quota. After 1.25 times this
+    /// time, the units are free. If the clock steps back meanwhile, it may be 1.5 times.
+    ///
+    /// Limiters that share keys must set the same time. After a change, the new time also applies to
+    /// the units that are already held. They may then be held too short once, by a quarter of the
+    /// longer time, and a release of them may come too late.
+    pub const fn max_hold(self, max_hold: Duration) -> Self {
+        let max_hold = at_most_a_year(max_hold);
+        let is_short = max_hold.as_micros() == 0;
+        Self { max_hold: if is_short { Duration::from_micros(1) } else { max_hold }, ..self }
+    }
+
+    horizon_setter! {
+        /// It is for charges of several quotas that wait for another one. They never wait longer
+        /// than [`max_hold`](Concurrency::max_hold).
+    }
+}
+
+/// `limit` units, in eras of `width` µs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    limit: i64,
+    width: i64,
+    horizon: i64,
+}
+
+impl Rule {
+    /// The start of the era of an instant.
+    #[inline]
+    fn era(&self, at: i64) -> i64 {
+        at - at % self.width
+    }
+
+    /// Returns the state as it is at `now`, without the eras whose time is over.
+    fn rolled(&self, state: &State, now: i64) -> State {
+        let mut next = State { begin: self.era(state.begin), ..*state };
+        while next.begin + self.width <= now {
+            if next.sum() == 0 {
+                next.begin = self.era(now);
+                break;
+            }
+            next.begin += self.width;
+            next.held.rotate_right(1);
+            next.held[0] = 0;
+        }
+        next
+    }
+
+    /// The units that are held at `now`.
+    #[inline]
+    fn held(&self, state: Option<&State>, now: i64) -> i64 {
+        state.map_or(0, |state| self.rolled(state, now).sum())
+    }
+
+    /// The end of the time of the last units of a state.
+    fn end(&self, state: &State) -> i64 {
+        let eras = state.held.iter().zip((1..=ERAS + 1).rev());
+        let last = eras.filter(|(units, _)| **units > 0).map(|(_, eras)| eras).max();
+        state.begin + self.width * last.unwrap_or(0)
+    }
+}
+
+/// The state of a key: the start of the latest era, and the units that are held since that era and
+/// since each one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    begin: i64,
+    held: [i64; ERAS as usize + 1],
+}
+
+impl State {
+    #[inline]
+    fn sum(&self) -> i64 {
+        self.held.iter().sum()
+    }
+}
+
+impl Algorithm for Concurrency {
+    type Rule = Rule;
+    type State = State;
+
+    of_one_quota!();
+
+    fn reported(&self, _: usize, quota: Quota) -> Quota {
+        Quota::at_once(quota.limit())
+    }
+
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
+        let quota = checked_burst(quota.into().only()?, "a limit at once has no burst")?;
+        let max_hold = micros(self.max_hold);
+        Ok(Rule {
+            limit: exact(quota.limit()),
+            width: (max_hold + ERAS - 1) / ERAS,
+            // The time of a charge that waits must not be over before its slot has come.
+            horizon: micros(self.horizon).min(max_hold),
+        })
+    }
+
+    fn holds(_: &Rule) -> bool {
+        true
+    }
+
+    fn max_wait(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        if rule.held(state, now) + cost > rule.limit { 0 } else { rule.horizon }
+    }
+
+    fn expires_at(rule: &Rule, state: &State) -> i64 {
+        rule.end(&State { begin: rule.era(state.begin), ..*state })
+    }
+
+    fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
+        let next = rule.rolled(state, now);
+        // A step back of the clock by less than an era changes no era.
+        let is_ahead = next.begin > now + rule.width;
+        is_ahead.then(|| State { begin: rule.era(now), held: [next.sum(), 0, 0, 0, 0] })
+    }
+
+    fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+        if cost > rule.limit {
+            return None;
+        }
+        // Only a release makes room, so the other instant is a guess.
+        let fits = rule.held(state, at) + cost <= rule.limit;
+        Some(if fits { at } else { at + PAUSE + at % (2 * PAUSE + 1) })
+    }
+
+    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+        let Take { cost, now, .. } = take;
+        let new = State { begin: rule.era(now), held: [0; 5] };
+        let mut next = state.map_or(new, |state| rule.rolled(&state, now));
+        next.held[0] += cost;
+        (next, [next.begin, 0, 0, 0].into())
+    }
+
+    fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        cost.min((rule.limit - rule.held(state, now)).max(0))
+    }
+
+    fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
+        let Some(state) = state else { return Report::full(rule.limit) };
+        let state = rule.rolled(state, now);
+        let remaining = (rule.limit - state.sum()).max(0);
+        Report { remaining, reset_after: (rule.end(&state) - now).max(0) }
+    }
+
+    /// Releases all units of the charge, however many were used.
+    fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
+        let mut next = rule.rolled(state, now);
+        let age = (next.begin - rule.era(refund.mark.first[0])) / rule.width;
+        let held = usize::try_from(age).ok().and_then(|age| next.held.get_mut(age))?;
+        *held = held.checked_sub(refund.cost).filter(|left| *left >= 0)?;
+        *state = next;
+        Some(refund.units.max(0))
+    }
+}
+
+impl InLua for Concurrency {
+    const NAME: &'static str = "concurrency";
+    const TAG: &'static str = "cc1";
+    const SCRIPT: &'static str = include_str!("../../scripts/concurrency.lua");
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        vec![rule.horizon, rule.limit, rule.width]
+    }
+
+    fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+        state_of(reply, |[begin, held @ ..]: [i64; 6]| Some(State { begin, held }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Check, Verdict};
+    use super::*;
+
+    const T0: i64 = 1_767_225_600_000_000;
+    const SECOND: i64 = 1_000_000;
+
+    /// A key, and the rule of its limit, whose eras take a second.
+    struct Key {
+        rule: Rule,
+        state: Option<State>,
+    }
+
+    impl Key {
+        fn of(limit: u64) -> Self {
+            let limit = Concurrency::new(limit).max_hold(Duration::from_secs(4));
+            Self { rule: limit.rule(limit.quota()).unwrap(), state: None }
+        }
+
+        fn check(&mut self, at: i64, cost: i64) -> (Verdict, Option<Mark>) {
+            let check = Check { cost, max_wait: 60 * SECOND };
+            let answer = Concurrency::step(&self.rule, &mut self.state, T0 + at, check);
+            (answer.verdict, answer.mark)
+        }
+
+        fn hold(&mut self, at: i64, cost: i64) -> Mark {
+            let (verdict, mark) = self.check(at, cost);
+            assert_eq!(verdict, Verdict::Allow);
+            mark.expect("it was taken")
+        }
+
+        fn settle(&mut self, at: i64, cost: i64, used: i64, mark: &Mark) -> Option<i64> {
+            let refund = Refund { units: cost - used, cost, mark };
+            Concurrency::settle(&self.rule, &mut self.state, T0 + at, &refund)
+        }
+
+        fn report(&self, at: i64) -> (i64, i64) {
+            let Report { remaining, reset_after } =
+                Concurrency::report(&self.rule, self.state.as_ref(), T0 + at);
+            (remaining, reset_after)
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_held_and_a_release_makes_room() {
+        let mut key = Key::of(3);
+        let first = key.hold(0, 2);
+        let second = key.hold(SECOND, 1);
+        assert_eq!(key.report(SECOND), (0, 5 * SECOND));
+        assert_eq!(key.check(SECOND, 1).0, Verdict::Deny(PAUSE + (T0 + SECOND) % (2 * PAUSE + 1)));
+        assert_eq!(key.check(SECOND, 4).0, Verdict::Never);
+        assert_eq!(key.settle(2 * SECOND, 2, 0, &first), Some(2));
+        assert_eq!(key.report(2 * SECOND), (2, 4 * SECOND));
+        assert_eq!(key.settle(2 * SECOND, 1, 0, &second), Some(1));
+        assert_eq!(key.report(2 * SECOND), (3, 0));
+    }
+
+    #[test]
+    fn a_settlement_releases_all_units_however_many_were_used() {
+        for (used, given_back) in [(0, 2), (1, 1), (2, 0), (9, 0)] {
+            let mut key = Key::of(3);
+            let mark = key.hold(0, 2);
+            assert_eq!(key.settle(0, 2, used, &mark), Some(given_back));
+            assert_eq!(key.report(0).0, 3, "{used} used");
+            // Nothing of others is released.
+            let other = key.hold(0, 1);
+            assert_eq!(key.settle(0, 2, used, &mark), None);
+            assert_eq!(key.settle(0, 1, 0, &other), Some(1));
+        }
+    }
+
+    #[test]
+    fn what_nobody_releases_is_held_for_four_to_five_eras() {
+        for at in [0, 1, SECOND - 1] {
+            let mut key = Key::of(1);
+            let mark = key.hold(at, 1);
+            assert_eq!(key.report(5 * SECOND - 1), (0, 1));
+            let last = Key { ..key }.settle(5 * SECOND - 1, 1, 0, &mark);
+            assert_eq!(last, Some(1));
+            assert_eq!(key.settle(5 * SECOND, 1, 0, &mark), None);
+            assert_eq!(key.report(5 * SECOND), (1, 0));
+        }
+    }
+
+    #[test]
+    fn units_of_a_clock_that_stepped_back_are_held_as_of_now() {
+        let mut key = Key::of(2);
+        key.hold(0, 1);
+        key.hold(3 * SECOND, 1);
+        // By an era at most: held for 1.5 times `max_hold`.
+        assert_eq!(key.report(2 * SECOND), (0, 6 * SECOND));
+        assert_eq!(Concurrency::clamp(&key.rule, &key.state.unwrap(), T0 + 2 * SECOND), None);
+        // By more: a refusal stores that both are held as of now.
+        assert!(matches!(key.check(SECOND, 1).0, Verdict::Deny(_)));
+        assert_eq!(key.state, Some(State { begin: T0 + SECOND, held: [2, 0, 0, 0, 0] }));
+        assert_eq!(key.report(6 * SECOND - 1), (0, 1));
+        assert_eq!(key.report(6 * SECOND), (2, 0));
+    }
+
+    #[test]
+    fn a_penalty_takes_only_what_is_free() {
+        let mut key = Key::of(3);
+        let mark = key.hold(0, 1);
+        let answer = Concurrency::penalize(&key.rule, &mut key.state, T0, 5);
+        assert_eq!((answer.not_taken, answer.report.remaining), (3, 0));
+        assert_eq!(key.settle(0, 1, 0, &mark), Some(1));
+        assert_eq!(key.report(0), (1, 5 * SECOND));
+    }
+
+    #[test]
+    fn only_the_limit_of_a_quota_counts() {
+        let limit = Concurrency::new(3);
+        let rule = |quota: Quota| limit.rule(quota);
+        assert_eq!(rule(Quota::per_second(3)), rule(Quota::at_once(3)));
+        assert_eq!(limit.reported(0, Quota::per_second(3)), Quota::at_once(3));
+        assert!(rule(Quota::per_second(3).burst(2)).is_err());
+        let widths = [0, 1, 4, 5].map(|hold| {
+            let limit = limit.max_hold(Duration::from_micros(hold));
+            limit.rule(limit.quota()).unwrap().width
+        });
+        assert_eq!(widths, [1, 1, 1, 2]);
+    }
+}
