@@ -30,7 +30,7 @@ const ROOMS: &[Room] = &[
     Room {
         name: "redis/script",
         uses: &["algorithm", "core", "limiter::configured"],
-        crates: &["fastrand", "redis", "redis_once"],
+        crates: &["fastrand", "redis", "redis_once", "smallvec"],
     },
     Room {
         name: "redis/send",
@@ -46,7 +46,15 @@ const ROOMS: &[Room] = &[
             // Its tests ask whole limiters.
             "redis::Redis",
         ],
-        crates: &["fastrand", "futures_util", "pin_project_lite", "redis", "redis_once", "tokio"],
+        crates: &[
+            "fastrand",
+            "futures_util",
+            "pin_project_lite",
+            "redis",
+            "redis_once",
+            "smallvec",
+            "tokio",
+        ],
     },
     Room {
         name: "redis",
