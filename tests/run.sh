@@ -26,7 +26,7 @@ if [ "${1:-}" = one ]; then
 fi
 
 # Those that take longest begin first, so that none of them is left alone at the end.
-first="algorithms oracle faults simulation busy_process redis redisson"
+first="algorithms oracle faults simulation busy_process pools redis redisson"
 
 output=$(mktemp -d)
 trap 'rm -r "$output"' EXIT

@@ -3,10 +3,8 @@
 
 #![cfg(feature = "redis")]
 
-mod addresses;
 mod cluster;
 mod connections;
-mod cut_replies;
 mod durability;
 #[cfg(feature = "redisson")]
 mod error_texts;
@@ -17,12 +15,9 @@ mod ready;
 #[cfg(feature = "redisson")]
 mod replies;
 mod rest;
-mod rotation;
 mod runtimes;
 mod sentinel;
 mod servers;
-#[cfg(feature = "rustls")]
-mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

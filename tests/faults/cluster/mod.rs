@@ -2,7 +2,6 @@
 //! slots move and masters die.
 
 mod buckets;
-mod hosts;
 mod lost;
 mod map;
 mod moving;
@@ -106,14 +105,4 @@ fn each_runtime_has_connections_of_its_own() {
         }
     });
     begin.block_on(async { drop(cluster) });
-}
-
-#[tokio::test]
-async fn a_cluster_address_of_a_plain_server_gets_no_connection() {
-    let server = support::Server::start();
-    let pool = Pool::connect(&format!("redis-cluster://127.0.0.1:{}", server.port())).unwrap();
-    let error = pool.ready().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Configuration, "{error:?}");
-    let cause = std::error::Error::source(&error).expect("a cause").to_string();
-    assert!(cause.contains("write redis://"), "{cause}");
 }

@@ -3,10 +3,9 @@
 
 use super::*;
 
-use support::faults::*;
-use support::in_its_own_process;
-use support::tls::{Authority, TlsServer, install_crypto_provider};
-use tower_sluice::redis::PoolBuilder;
+use redis_once::PoolBuilder;
+use servers::in_its_own_process;
+use servers::tls::{Authority, TlsServer, install_crypto_provider};
 
 async fn assert_well(pool: Pool) {
     until_well(&over(pool)).await;
@@ -80,8 +79,8 @@ async fn a_server_without_hello_is_asked_by_resp2_over_tls() {
     let authority = Authority::new();
     let server = TlsServer::without_hello(&authority.identity(&["localhost"]));
     let pool = Pool::builder(&server.url()).unwrap().root_certificate(authority.pem());
-    let limiter = over(pool.build().unwrap());
-    until_well(&limiter).await;
+    let counter = over(pool.build().unwrap());
+    until_well(&counter).await;
     let mut connection =
         redis::Client::open(format!("redis://127.0.0.1:{}?protocol=resp2", server.plain.port()))
             .unwrap()
@@ -95,7 +94,7 @@ async fn a_server_without_hello_is_asked_by_resp2_over_tls() {
             others(&mut connection).await.iter().all(|id| !before.contains(id))
         })
         .await;
-        eventually("a decision", async || match limiter.check(&one()).await {
+        eventually("an answer", async || match counter.add().await {
             Ok(_) => true,
             Err(error) => {
                 assert_ne!(error.kind(), ErrorKind::Infrastructure, "{}", chain(&error));
@@ -155,12 +154,12 @@ impl Refusal {
                 break error;
             }
         };
-        let limiter = over(pool);
-        until(&limiter, ErrorKind::Configuration).await;
+        let counter = over(pool);
+        until(&counter, ErrorKind::Configuration).await;
         let (connects, seconds) = loop {
             let (before, begun) = (proxy.connections(), Instant::now());
             let mut callers: JoinSet<bool> = JoinSet::new();
-            (0..8).for_each(|_| _ = callers.spawn(is_refused(limiter.clone(), case)));
+            (0..8).for_each(|_| _ = callers.spawn(is_refused(counter.clone(), case)));
             if callers.join_all().await.into_iter().all(|is_refused| is_refused) {
                 break (proxy.connections() - before, begun.elapsed().as_secs_f64());
             }
@@ -181,10 +180,10 @@ impl Refusal {
 }
 
 /// Asks for a second and a half. Returns false if an error blames the infrastructure.
-async fn is_refused(limiter: Yearly, case: &'static str) -> bool {
+async fn is_refused(counter: Counter, case: &'static str) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(1_500) {
-        match limiter.check(&one()).await.expect_err(case).kind() {
+        match counter.add().await.expect_err(case).kind() {
             // A busy process cannot say more.
             ErrorKind::Configuration | ErrorKind::Saturation => {}
             _ => return false,

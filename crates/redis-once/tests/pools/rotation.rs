@@ -2,7 +2,7 @@
 
 use super::*;
 
-use support::faults::*;
+use servers::sentinel::{SERVICE, Sentinel};
 
 /// A rotated password is in use by then.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -17,27 +17,27 @@ async fn rotate(connection: &mut MultiplexedConnection, user: &str, password: &s
 /// Rotates the password of `app` on these servers, three times. The pool must go on at once when it
 /// is given the new one, whether or not it was refused before.
 async fn goes_on(what: &str, pool: Pool, servers: &mut [MultiplexedConnection]) {
-    let limiter = over(pool.clone());
-    until_well(&limiter).await;
+    let counter = over(pool.clone());
+    until_well(&counter).await;
     let mut fastest = LONG;
     for password in ["two", "three", "four"] {
         for server in &mut *servers {
             rotate(server, "app", password).await;
         }
-        until(&limiter, ErrorKind::Configuration).await;
+        until(&counter, ErrorKind::Configuration).await;
         pool.set_credentials("app", password).expect("a pool of the crate");
-        fastest = fastest.min(until_well(&limiter).await);
+        fastest = fastest.min(until_well(&counter).await);
     }
     pool.set_credentials("app", "five").expect("a pool of the crate");
     // Live connections stay.
-    until_well(&limiter).await;
+    until_well(&counter).await;
     for server in &mut *servers {
         rotate(server, "app", "five").await;
     }
-    until_well(&limiter).await;
+    until_well(&counter).await;
     println!("fault case=173 {what} well_after_ms={}", fastest.as_millis());
     assert!(fastest < AT_ONCE, "{what}: {fastest:?}");
-    let printed = format!("{pool:?} {limiter:?}");
+    let printed = format!("{pool:?} {counter:?}");
     assert!(!printed.contains("five"), "{printed}");
 }
 
@@ -96,7 +96,7 @@ async fn rotated_passwords_are_taken_behind_sentinels() {
 async fn a_pool_of_the_application_takes_no_password() {
     let server = Server::with(&[]);
     let pool = Pool::from_connection(server.connection().await);
-    let plain = server.pool();
+    let plain = Pool::connect(&server.url()).unwrap();
     for refused in [
         pool.set_credentials("app", "secret"),
         pool.set_sentinel_credentials("app", "secret"),

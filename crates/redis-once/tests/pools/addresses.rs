@@ -4,18 +4,27 @@ use std::future::ready;
 
 use super::*;
 
-use support::faults::*;
-use support::in_a_process_with_files;
+use servers::in_a_process_with_files;
 
 // Case 41.
 #[tokio::test]
 async fn a_plain_address_of_a_cluster_gets_no_connection() {
     let server = Server::with(&["--cluster-enabled", "yes"]);
-    let pool = server.pool();
+    let pool = Pool::connect(&server.url()).unwrap();
     until(&over(pool.clone()), ErrorKind::Configuration).await;
     let error = pool.ready().await.unwrap_err();
     let why = std::error::Error::source(&error).expect("a cause").to_string();
     assert!(why.contains("write redis-cluster://"), "{why}");
+}
+
+#[tokio::test]
+async fn a_cluster_address_of_a_plain_server_gets_no_connection() {
+    let server = servers::Server::start();
+    let pool = Pool::connect(&format!("redis-cluster://127.0.0.1:{}", server.port())).unwrap();
+    let error = pool.ready().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error:?}");
+    let cause = std::error::Error::source(&error).expect("a cause").to_string();
+    assert!(cause.contains("write redis://"), "{cause}");
 }
 
 /// Before its first look-up, the resolver has none of its own files open. Without them it says that
@@ -27,9 +36,9 @@ fn a_look_up_without_files_blames_no_server() {
         return;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let limiter = over(Pool::connect("redis://localhost:1").unwrap());
+    let counter = over(Pool::connect("redis://localhost:1").unwrap());
     let files: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
-    let error = runtime.block_on(limiter.check(&Charge::new("key"))).unwrap_err();
+    let error = runtime.block_on(counter.add()).unwrap_err();
     drop(files);
     assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
 }
@@ -61,10 +70,10 @@ async fn a_name_of_a_replica_and_its_primary_leads_to_the_primary() {
     let primary = Server::start();
     let replica = Server::with(&["--replicaof", "127.0.0.1", &primary.port().to_string()]);
     for servers in [[&replica, &primary], [&primary, &replica]] {
-        let limiter = over(named(&servers)).decision_timeout(LONG);
+        let counter = over(named(&servers)).within(LONG);
         for _ in 0..40 {
-            let decision = limiter.check(&one()).await;
-            assert!(decision.is_ok(), "{decision:?}");
+            let answer = counter.add().await;
+            assert!(answer.is_ok(), "{answer:?}");
         }
     }
     let alone = named(&[&replica]);
@@ -77,7 +86,7 @@ async fn a_name_of_a_replica_and_its_primary_leads_to_the_primary() {
 /// Not even one that takes writes.
 // Case 17.
 #[tokio::test]
-async fn by_resp2_a_replica_is_never_charged() {
+async fn by_resp2_nothing_is_sent_to_a_replica() {
     for (query, options) in BY_RESP2 {
         let primary = Server::with(options);
         let port = primary.port().to_string();
@@ -85,10 +94,10 @@ async fn by_resp2_a_replica_is_never_charged() {
         let [refusing, writable] =
             ["yes", "no"].map(|word| Server::with(&[&replica, &[word][..], options].concat()));
         for replica in [&refusing, &writable] {
-            let limiter = over(asked(query, &[replica, &primary])).decision_timeout(LONG);
+            let counter = over(asked(query, &[replica, &primary])).within(LONG);
             for _ in 0..20 {
-                let decision = limiter.check(&one()).await;
-                assert!(decision.is_ok(), "{query} {options:?}: {decision:?}");
+                let answer = counter.add().await;
+                assert!(answer.is_ok(), "{query} {options:?}: {answer:?}");
             }
             let alone = asked(query, &[replica]);
             let error = alone.ready().await.expect_err("no primary");
@@ -96,9 +105,8 @@ async fn by_resp2_a_replica_is_never_charged() {
             assert!(chain(&error).contains("is a replica"), "{}", chain(&error));
             until(&over(alone), ErrorKind::Configuration).await;
         }
-        let limiter = over(asked(query, &[&primary])).decision_timeout(LONG);
-        let left = limiter.check(&one()).await.expect("a decision").remaining();
-        assert_eq!(left, Some(MILLION - 41), "all were charged to the primary");
+        let counter = over(asked(query, &[&primary])).within(LONG);
+        assert_eq!(counter.add().await.expect("an answer"), 41, "the primary has counted all");
     }
 }
 
@@ -125,15 +133,15 @@ async fn a_replica_that_says_no_role_is_left_when_it_refuses_a_write() {
         let port = primary.port().to_string();
         let replica = Server::with(&[&["--replicaof", "127.0.0.1", &port], &*options].concat());
         for servers in [[&replica, &primary], [&primary, &replica]] {
-            let limiter = over(asked(query, &servers)).decision_timeout(LONG);
-            until_well(&limiter).await;
+            let counter = over(asked(query, &servers)).within(LONG);
+            until_well(&counter).await;
             for _ in 0..20 {
-                let decision = limiter.check(&one()).await;
-                assert!(decision.is_ok(), "{query}: {decision:?}");
+                let answer = counter.add().await;
+                assert!(answer.is_ok(), "{query}: {answer:?}");
             }
         }
-        let alone = over(asked(query, &[&replica])).decision_timeout(LONG);
-        let error = alone.check(&one()).await.expect_err("no primary");
+        let alone = over(asked(query, &[&replica])).within(LONG);
+        let error = alone.add().await.expect_err("no primary");
         assert_eq!(error.kind(), ErrorKind::Infrastructure, "{query}: {error:?}");
         assert!(chain(&error).contains("READONLY"), "{}", chain(&error));
     }
@@ -143,16 +151,16 @@ async fn a_replica_that_says_no_role_is_left_when_it_refuses_a_write() {
 #[tokio::test]
 async fn a_primary_that_becomes_a_replica_is_an_outage() {
     let server = Server::with(&[]);
-    let limiter = over(named(&[&server]));
-    until_well(&limiter).await;
+    let counter = over(named(&[&server]));
+    until_well(&counter).await;
     let mut connection = server.connection().await;
     let _: () =
         redis::cmd("REPLICAOF").arg("127.0.0.1").arg(1).query_async(&mut connection).await.unwrap();
     cut(&mut connection).await;
-    until(&limiter, ErrorKind::Infrastructure).await;
+    until(&counter, ErrorKind::Infrastructure).await;
 }
 
-/// A fallback must not admit everything for ever because a replica needs no password.
+/// Although the replica needs no password, and could look like the primary after a failover.
 #[tokio::test]
 async fn a_primary_that_refuses_the_client_beside_a_replica_is_no_outage() {
     let replica = Server::with(&["--replicaof", "127.0.0.1", "1"]);

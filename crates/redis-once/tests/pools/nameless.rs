@@ -4,7 +4,9 @@ use std::future::ready;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 
-use support::{free_port, program};
+use redis::cmd;
+use servers::cluster::{SLOTS, keys_in};
+use servers::{free_port, program};
 
 use super::*;
 
@@ -112,11 +114,11 @@ impl Nameless {
 #[tokio::test]
 async fn servers_without_a_name_are_found_by_their_address() {
     let Some(cluster) = Nameless::start().await else { return };
-    let limiter = patient(cluster.pool()).decision_timeout(Duration::from_secs(3));
+    let counter = over(cluster.pool()).within(Duration::from_secs(3));
     let keys: Vec<_> = keys_in(0..=SLOTS - 1).take(300).collect();
     let mut asked = JoinSet::new();
     for key in &keys {
-        asked.spawn(limiter.check(&Charge::new(key.as_str())));
+        asked.spawn(counter.add_to(key));
     }
     let failed = asked.join_all().await.into_iter().filter(Result::is_err).count();
     println!("fault case=36 nameless keys=300 failed={failed}");
@@ -137,21 +139,21 @@ async fn servers_without_a_name_are_found_by_their_address() {
         cluster.run(host, give.arg("SETSLOT").arg(slot).arg("NODE").arg(&id)).await;
     }
     let before = cluster.keys(HOSTS[2]).await;
-    let decision = limiter.check(&Charge::new(key.as_str())).await;
-    assert!(decision.is_ok(), "{decision:?}");
+    let answer = counter.add_to(&key).await;
+    assert!(answer.is_ok(), "{answer:?}");
     assert_eq!(cluster.keys(HOSTS[2]).await, before + 1);
 }
 
-/// No later map and no wait ends that, so nobody is admitted for it.
+/// No later map and no wait ends that, so it is no outage.
 // Case 36.
 #[tokio::test]
 async fn a_server_that_redirects_to_itself_is_set_up_wrongly() {
-    let port = support::fake::redirecting_to_itself().await;
+    let port = servers::fake::redirecting_to_itself().await;
     let pool = Pool::connect(&format!("redis-cluster://127.0.0.1:{port}")).unwrap();
-    let limiter = over(pool);
-    support::faults::until(&limiter, ErrorKind::Configuration).await;
+    let counter = over(pool);
+    until(&counter, ErrorKind::Configuration).await;
     for _ in 0..20 {
-        let error = limiter.check(&Charge::new("key")).await.unwrap_err();
+        let error = counter.add().await.unwrap_err();
         assert_ne!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
     }
 }

@@ -1,14 +1,9 @@
 //! Connections that end within a reply, at each of its bytes: that is the network, and no reply.
 
 use redis::aio::ConnectionManager;
-use tokio::task::JoinSet;
-use tower_sluice::crates::bb8_redis::{RedisConnectionManager, bb8};
-use tower_sluice::{Error, ErrorKind, Limiter, Pool};
+use redis_once::bb8_redis::{RedisConnectionManager, bb8};
 
-use support::cluster::Cluster;
-use support::faults::*;
-use support::proxy::{Fault, Proxy};
-use support::{Server, fake};
+use super::*;
 
 /// The number of connections that are cut side by side.
 const AT_ONCE: usize = 64;
@@ -37,7 +32,7 @@ impl Way {
             Self::Cluster => one_connection(&url.replace("redis:", "redis-cluster:")),
             Self::Sentinel => {
                 let sentinel = fake::sentinel(proxy.port(), 1).await;
-                one_connection(&support::sentinel::url(&[sentinel]))
+                one_connection(&servers::sentinel::url(&[sentinel]))
             }
             Self::Connection => {
                 let connection = client().get_multiplexed_async_connection().await;
@@ -89,34 +84,34 @@ async fn a_reply_that_is_cut_is_infrastructure() {
         let mut errors = Vec::new();
         loop {
             proxy.set(Fault::None);
-            let limiter = over(way.pool(proxy).await).decision_timeout(LONG);
-            let _ = limiter.check(&one()).await.expect("nothing is cut");
+            let counter = over(way.pool(proxy).await).within(LONG);
+            let _ = counter.add().await.expect("nothing is cut");
             proxy.set(Fault::CutAfter(errors.len()));
-            match limiter.check(&one()).await {
+            match counter.add().await {
                 Ok(_) => break,
                 // A busy machine.
                 Err(error) if error.kind() == ErrorKind::Saturation => {}
                 Err(error) => errors.push(error),
             }
-            assert!(errors.len() < ENDLESS, "{way:?}: never decided");
+            assert!(errors.len() < ENDLESS, "{way:?}: never answered");
         }
         all_are_infrastructure(&format!("{way:?}"), &errors);
     }
 }
 
-/// The error of the first decision over connections to `port` that are cut after so many bytes, if
+/// The error of the first answer over connections to `port` that are cut after so many bytes, if
 /// there is one.
 async fn greeted(way: Way, port: u16, bytes: usize) -> Option<Error> {
     let proxy = Proxy::before(port).await;
     proxy.set(Fault::CutAfter(bytes));
     let url = match way {
         Way::Cluster => proxy.url().replace("redis:", "redis-cluster:"),
-        Way::Sentinel => support::sentinel::url(&[proxy.port()]),
+        Way::Sentinel => servers::sentinel::url(&[proxy.port()]),
         _ => proxy.url(),
     };
-    let limiter = over(one_connection(&url));
+    let counter = over(one_connection(&url));
     loop {
-        match limiter.check(&one()).await.err() {
+        match counter.add().await.err() {
             // An attempt to connect that has just begun.
             Some(error) if error.kind() == ErrorKind::Saturation => {}
             error => return error,
@@ -136,8 +131,8 @@ async fn a_greeting_that_is_cut_is_infrastructure() {
         (Way::Sentinel, fake::sentinel(server.port(), 1).await),
     ];
     for (way, port) in ways {
-        let (mut errors, mut is_decided) = (Vec::new(), false);
-        while !is_decided {
+        let (mut errors, mut is_answered) = (Vec::new(), false);
+        while !is_answered {
             let mut calls = JoinSet::new();
             for bytes in errors.len()..errors.len() + AT_ONCE {
                 calls.spawn(async move { (bytes, greeted(way, port, bytes).await) });
@@ -147,8 +142,8 @@ async fn a_greeting_that_is_cut_is_infrastructure() {
             let cut = batch.into_iter().map_while(|(_, error)| error);
             let before = errors.len();
             errors.extend(cut);
-            is_decided = errors.len() < before + AT_ONCE;
-            assert!(errors.len() < ENDLESS, "{way:?}: never decided");
+            is_answered = errors.len() < before + AT_ONCE;
+            assert!(errors.len() < ENDLESS, "{way:?}: never answered");
         }
         all_are_infrastructure(&format!("greeting of {way:?}"), &errors);
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
+#[cfg(feature = "limiter")]
 use tower_sluice::Pool;
 
 use super::PATIENCE;
@@ -71,6 +72,7 @@ impl Server {
     }
 
     /// The same, with a pool that connects to it.
+    #[cfg(feature = "limiter")]
     pub fn pooled() -> (Self, Pool) {
         let server = Self::start();
         let pool = server.pool();
@@ -144,6 +146,7 @@ impl Server {
     }
 
     /// A pool that connects to it.
+    #[cfg(feature = "limiter")]
     pub fn pool(&self) -> Pool {
         Pool::connect(&self.url()).expect("an address")
     }
