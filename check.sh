@@ -45,7 +45,8 @@ cargo clippy --quiet -p tower-sluice -p tests --no-default-features --all-target
 cargo clippy --quiet -p redis-once -p tower-sluice-policies --no-default-features -- -D warnings
 say "tests, all features"
 tests/run.sh --all-features
-cargo test --quiet $packages --all-features --doc
+# The blocks of the guide are those of `tests`, which has what they need.
+cargo test --quiet $packages --exclude tower-sluice-guide --all-features --doc
 # Without Redis there are no processes and stores to test: the units, the tests of the layer and of
 # the memory, and the examples in the documentation are enough.
 say "tests, no features"
@@ -55,6 +56,6 @@ cargo test --quiet -p redis-once -p tower-sluice-policies --no-default-features 
 say "programs that must not compile"
 tests/ui.sh
 say "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice -p redis-once -p tower-sluice-policies -p tower-sluice-redisson --all-features --no-deps
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice -p redis-once -p tower-sluice-policies -p tower-sluice-redisson -p tower-sluice-guide --all-features --no-deps
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice --no-default-features --no-deps
 say "all is well"

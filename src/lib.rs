@@ -1,13 +1,3 @@
-// The first definition of a link counts: in rustdoc these, in the repository those of the README.
-#![cfg_attr(
-    all(
-        feature = "axum",
-        feature = "metrics",
-        feature = "rustls"
-    ),
-    doc = include_str!("../docs/guide/links-rustdoc.txt")
-)]
-#![doc = include_str!("../docs/guide/links-docs-rs.txt")]
 #![cfg_attr(feature = "redis", doc = include_str!("../README.md"))]
 #![cfg_attr(
     not(feature = "redis"),
@@ -36,7 +26,7 @@ let service = limit.layer(service_fn(async |_: Request<String>| {
 # let _ = service;
 ```
 
-The module `guide` has a page for each subject."
+The [guide](https://docs.rs/tower-sluice-guide) has a page for each subject."
 )]
 // Dependencies go one way: values in `core`, then `algorithm` and `observe`, `limiter`, `redis`,
 // `http` and `tower`. `tests/architecture/modules.rs` checks it.
@@ -72,7 +62,6 @@ pub mod fuzz {
     pub use crate::redis::fuzz_replies::{address, error, key, reply, state};
 }
 #[cfg(not(doctest))] // `tests` runs its blocks, which need what the crate does without
-pub mod guide;
 pub mod store;
 pub mod testing;
 

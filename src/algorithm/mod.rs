@@ -27,7 +27,7 @@
 //!
 //! The page of each type states its bound, its cost, and when to choose it. For the meaning of a
 //! bound, and what can exceed it, see
-//! [what the bound means](crate::guide::choosing_an_algorithm#what-the-bound-means).
+//! [what the bound means][page].
 //!
 //! # Several quotas
 //!
@@ -108,6 +108,8 @@
 //! assert_eq!(third.verdict, Verdict::Wait(200_000));
 //! # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 //! ```
+//!
+//! [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/choosing_an_algorithm/#what-the-bound-means
 
 #[macro_use]
 mod common;

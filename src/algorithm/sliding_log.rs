@@ -33,7 +33,7 @@ const PRUNED: usize = 256;
 ///
 /// **Bound.** At most `limit` units in any stretch of a period, and no throughput is lost for it. A
 /// charge counts at the instant of its admission. Calls take different times to arrive, so a
-/// supplier may count more: see the margin in [clients](crate::guide::clients).
+/// supplier may count more: see the margin in [clients].
 ///
 /// **Cost.** A member for each charge of the last period: about 120 bytes each in Redis (472 for
 /// ten, 1.2 MB for 10,000). 44 µs of script time alone, and at most 1.2 times that at 10,000
@@ -61,6 +61,8 @@ const PRUNED: usize = 256;
 /// assert_eq!(check(1_000_000, 1, 0), Deny(150_000));
 /// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
+///
+/// [clients]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clients/
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub struct SlidingLog {

@@ -41,7 +41,9 @@ use crate::core::{Charge, Error, ErrorKind};
 ///
 /// A closure cannot await, so it cannot look up a key in a database. Look up the key in a
 /// middleware outside of the layer, and put it into the request's extensions. The closure reads it
-/// from there: the [guide](crate::guide::keys_and_client_addresses) has an example.
+/// from there: the [guide] has an example.
+///
+/// [guide]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/keys_and_client_addresses/
 #[diagnostic::on_unimplemented(
     message = "`{Self}` finds no key in a `{Req}`",
     note = "a closure over the head needs `by_head(|head| ..)`",

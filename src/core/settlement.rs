@@ -122,7 +122,9 @@ impl Settlement {
     /// # Ok::<_, tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// [Limiters of your own](crate::guide::limiters_of_your_own) has a limiter that settles so.
+    /// [Limiters of your own][page] has a limiter that settles so.
+    ///
+    /// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/limiters_of_your_own/
     pub fn begin() -> (SettlementSender, Self) {
         let settling = Arc::default();
         (SettlementSender(Arc::clone(&settling)), Self(State::Settling(settling)))

@@ -407,7 +407,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// The guide's page on [logins](crate::guide::login_protection) shows blocks that grow.
+    /// The guide's page on [logins] shows blocks that grow.
     ///
     /// Other processes may notice a change later: their caches repeat a refusal until
     /// [`max_age`](DenyCache::max_age), they spend [leased](LimiterExt::lease) units for 100 ms,
@@ -418,6 +418,8 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
     /// limiter cannot: closures and [`Redisson`](https://docs.rs/tower-sluice-redisson) cannot.
+    ///
+    /// [logins]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/login_protection/
     #[doc(alias("ban", "lockout"))]
     fn block(&self, charge: impl Into<Charge>, time: Duration) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Block(time), &charge.into()), Done)

@@ -84,7 +84,7 @@ use crate::core::{Charge, Decision, Error};
 /// a [`Timeout`] around it is of kind [`Saturation`](crate::ErrorKind::Saturation), for which
 /// [`FailOpen`] does not admit. A limiter that refunds makes a [`Reservation`] of the taken units,
 /// and implements [`settle`](Limiter::settle). [Limiters of your
-/// own](crate::guide::limiters_of_your_own) has a limiter over a table in 40 lines.
+/// own][page] has a limiter over a table in 40 lines.
 ///
 /// Do not reserve a longer wait than the charge's [`max_wait`](Charge::max_wait), where `None`
 /// means 0. A longer wait is refunded, and the request is refused as undecided, with an error of
@@ -109,6 +109,8 @@ use crate::core::{Charge, Decision, Error};
 /// [`Traced`]: crate::limiter::Traced
 /// [`WithBreaker`]: crate::limiter::WithBreaker
 /// [`WithSwitch`]: crate::limiter::WithSwitch
+///
+/// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/limiters_of_your_own/
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a limiter",
     note = "an algorithm needs a name and a store: write `Memory::new(\"api\", algorithm)` or `Redis::new(\"api\", algorithm, pool)`",

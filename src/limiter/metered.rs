@@ -46,8 +46,7 @@ impl<L: Limiter> MetricsExt for L {}
 /// # let _ = limiter;
 /// ```
 ///
-/// The guide's page [metrics and alerts](crate::guide::metrics_and_alerts) installs a recorder, and
-/// shows the page.
+/// The guide's page [metrics and alerts][page] installs a recorder, and shows the page.
 ///
 /// # What is counted
 ///
@@ -70,12 +69,14 @@ impl<L: Limiter> MetricsExt for L {}
 ///
 /// A peek, an estimate, a penalty, a reset and a block are not counted. A settlement counts its
 /// units as `rate_limit_settled_units_total`, when the store has answered. The page [metrics and
-/// alerts](crate::guide::metrics_and_alerts) lists every metric.
+/// alerts][page] lists every metric.
 ///
 /// # Labels
 ///
 /// `limiter` is the name that you set, never a key. So the number of series does not depend on the
 /// number of keys. Two limiters with the same name are counted together.
+///
+/// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/metrics_and_alerts/
 pub type Metered<L> = Wrapped<L, Arc<Counts>>;
 
 /// Counts the decisions of a limiter.

@@ -1,7 +1,7 @@
 //! Limiters: the trait, its wrappers, and the limiters of this crate.
 //!
 //! A [`Limiter`] decides about a [`Charge`]. [`Redis`] decides on a server that many processes
-//! share, [`Memory`] in this process. [`LimiterExt`] adds wrappers. [Tuning](crate::guide::tuning)
+//! share, [`Memory`] in this process. [`LimiterExt`] adds wrappers. [Tuning]
 //! has their order:
 //!
 //! | purpose | methods |
@@ -37,6 +37,8 @@
 //! [`AllAtOnce`]: crate::redis::AllAtOnce
 //! [`Charge`]: crate::Charge
 //! [`Redis`]: crate::redis::Redis
+//!
+//! [Tuning]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/tuning/
 
 #[macro_use]
 mod pass_on;

@@ -89,7 +89,9 @@ catalog! {
 ///
 /// Without bounds, metrics-exporter-prometheus makes summaries, which dashboards cannot add up.
 ///
-/// The guide's page [metrics and alerts](crate::guide::metrics_and_alerts) sets them.
+/// The guide's page [metrics and alerts][page] sets them.
+///
+/// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/metrics_and_alerts/
 pub const SECONDS_BUCKETS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0, 60.0,

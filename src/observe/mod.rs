@@ -3,7 +3,9 @@
 //! [`MetricsExt::metrics`](crate::limiter::MetricsExt::metrics) counts the decisions of a limiter,
 //! and [`TraceExt::trace`](crate::limiter::TraceExt::trace) makes an event of each. The crate also
 //! reports calls to Redis, connections and breakers. The page [metrics and
-//! alerts](crate::guide::metrics_and_alerts) lists each metric and each event.
+//! alerts][page] lists each metric and each event.
+//!
+//! [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/metrics_and_alerts/
 
 // `catalog.rs` lists the metrics. `meter.rs` counts under the name of a limiter, and
 // `policy_series.rs` under the name of each policy. `limiter_handles.rs` has all counts of one

@@ -52,9 +52,9 @@ impl Pool {
     ///
     /// Name all sentinels, each additional one as `node=`. The pool asks each of them at least once
     /// a second, and they publish a new primary at once. From then on, no call goes to the old
-    /// primary. [Redis in production][sentinels] explains the cost of a failover.
+    /// primary. [Redis in production][page] explains the cost of a failover.
     ///
-    /// [sentinels]: crate::guide::redis_in_production
+    /// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/redis_in_production/
     ///
     /// # Errors
     ///

@@ -49,7 +49,7 @@ use crate::limiter::{Limiter, Operation, charge_numbers};
 ///
 /// It uses the server's clock. A decision fails after its
 /// [`decision_timeout`](Redis::decision_timeout), by default 100 ms. The page [when Redis
-/// fails](crate::guide::when_redis_fails) describes what a caller then sees, and
+/// fails][page] describes what a caller then sees, and
 /// [`or_else`](crate::LimiterExt::or_else) adds a fallback.
 ///
 /// # Its keys in Redis
@@ -74,6 +74,8 @@ use crate::limiter::{Limiter, Operation, charge_numbers};
 /// It needs a tokio runtime whose clock runs: with paused time (`start_paused`), most decisions
 /// miss their deadline. In such tests, use [`Memory`](crate::Memory) or
 /// [`testing::Scripted`](crate::testing::Scripted).
+///
+/// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/when_redis_fails/
 #[derive(Clone)]
 #[must_use]
 pub struct Redis<A: InLua> {

@@ -43,10 +43,12 @@ use crate::tower::shared::{Hooks, Shared};
 /// refuses, the outer one has already taken its units, and they stay taken. Use one layer whose
 /// limiter decides about both limits. For one key, take a tuple of algorithms. For different keys,
 /// take [`AllAtOnce`](crate::redis::AllAtOnce) or [`AllInTurn`](crate::limiter::AllInTurn). See
-/// [several limits](crate::guide::several_limits).
+/// [several limits].
 ///
 /// Clones share the limiter and the number of requests that wait, so a framework may apply the
 /// layer to each route. A setter on one clone does not change the others.
+///
+/// [several limits]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/several_limits/
 #[doc(alias("GovernorLayer", "throttle"))]
 #[must_use]
 pub struct RateLimitLayer<L, K, R, H = Hooks> {

@@ -68,11 +68,13 @@ pub trait Respond<Req, Res, E> {
 
     /// Adds information for the caller to the response of an admitted request, such as how long it
     /// [`waited`](Decision::waited). Default: nothing. The guide's page [what callers
-    /// see](crate::guide::what_callers_see) has an example.
+    /// see][page] has an example.
     ///
     /// It is called before the layer [settles](crate::Settle). A responder that takes the
     /// decision's [`reservation`](Decision::take_reservation) settles it itself. For streams, use
     /// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later).
+    ///
+    /// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/what_callers_see/
     fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         let _ = (decision, response);
     }
@@ -109,7 +111,7 @@ impl<Req> Drain<Req> for () {
 ///
 /// For HTTP and gRPC, prefer [`HttpResponder`](crate::HttpResponder). Around a tonic `Channel` it
 /// makes a `Status` with `RESOURCE_EXHAUSTED` and `RetryInfo`, while `Raise` makes one with
-/// `Unknown`. The guide's [gRPC](crate::guide::grpc) page has a responder that keeps both the code
+/// `Unknown`. The guide's [gRPC] page has a responder that keeps both the code
 /// and the refusal. An axum `Router` does not accept a service that can fail: with `Raise` the
 /// compiler says that `Infallible: From<Box<dyn Error + Send + Sync>>` is not satisfied.
 ///
@@ -131,6 +133,8 @@ impl<Req> Drain<Req> for () {
 /// assert!(matches!(error.downcast_ref(), Some(Refusal::Denied(_))));
 /// # });
 /// ```
+///
+/// [gRPC]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/grpc/
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Raise;
 

@@ -87,7 +87,6 @@ const ROOMS: &[Room] = &[
     },
     Room { name: "store", uses: &["limiter"], crates: &[] },
     Room { name: "testing", uses: &["core", "limiter"], crates: &[] },
-    Room { name: "guide", uses: &[], crates: &[] },
     Room {
         name: "crates",
         uses: &[],

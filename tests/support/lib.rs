@@ -9,9 +9,9 @@ pub mod example;
 #[cfg(feature = "redis")]
 pub mod faults;
 pub mod forwarded;
-// Its blocks need what the tests need, and the crate does without it.
+// Its blocks need what the tests need, and the guide has no dependencies.
 #[cfg(doctest)]
-#[path = "../../src/guide.rs"]
+#[path = "../../docs/guide/lib.rs"]
 pub mod guide;
 pub mod http;
 #[cfg(feature = "redis")]
