@@ -11,7 +11,6 @@ mod decisions;
 mod different_costs;
 mod estimates;
 mod expiry;
-mod partial_refunds;
 mod resets;
 #[cfg(feature = "redisson")]
 mod several_keys;
