@@ -18,10 +18,12 @@ use support::faults::*;
 // Case 1.
 #[tokio::test]
 async fn without_a_server_the_answer_is_an_error_in_time() {
-    let limiter = yearly(&format!("redis://127.0.0.1:{NOWHERE}"));
+    let limiter = yearly(&format!("redis://me:secret@127.0.0.1:{NOWHERE}"));
     for _ in 0..5 {
         assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
     }
+    let told = format!("{:?} {limiter:?}", trouble(&limiter, &one()).await);
+    assert!(!told.contains("secret"), "{told}");
 }
 
 // Case 2.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_test::{assert_pending, assert_ready, task};
-use tower::limit::ConcurrencyLimit;
 use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::key::Global;
 use tower_sluice::respond::{Raise, Respond};

@@ -17,19 +17,6 @@ async fn a_reserved_request_is_never_early_and_does_not_ask_again() {
     assert_eq!((limiter.charges().len(), limiter.refunds()), (1, vec![]));
 }
 
-// Case 96.
-#[tokio::test(start_paused = true)]
-async fn a_delayed_request_holds_no_permit() {
-    let inner = ConcurrencyLimit::new(Strict::default(), 1);
-    let limiter = Scripted::new().wait(HOUR).allow().allow();
-    let service = layer(&limiter).max_wait(HOUR).layer(inner);
-    let _delayed = held_up(service.clone().oneshot("late"));
-    let begun = Instant::now();
-    service.clone().oneshot("first").await.unwrap();
-    service.oneshot("second").await.unwrap();
-    assert_eq!(begun.elapsed(), Duration::ZERO);
-}
-
 #[tokio::test(start_paused = true)]
 async fn dropped_waiter_is_refunded_once() {
     let limiter = Scripted::new().allow().wait(SECOND);

@@ -4,8 +4,7 @@ use tokio::time::sleep;
 
 use super::*;
 
-use support::NOWHERE;
-use support::faults::{D, LONG, SLACK, in_time, trouble};
+use support::faults::trouble;
 
 fn bucket(server: &Server, quota: Quota) -> Redis<TokenBucket> {
     Redis::new("test", TokenBucket::new(quota), server.pool()).decision_timeout(PATIENT)
@@ -75,20 +74,6 @@ async fn a_restart_is_survived() {
         errors += 1;
         assert!(errors <= 2, "more errors than connections");
     }
-}
-
-#[tokio::test]
-async fn broken_keys_are_errors_of_state() {
-    let server = Server::start();
-    let limiter = bucket(&server, Quota::per_second(5));
-    let mut connection = server.connection().await;
-    run(&mut connection, &["RPUSH", "sluice:test:tb1:{list}", "x"]).await;
-    run(&mut connection, &["SET", "sluice:test:tb1:{corrupt}", "nan"]).await;
-    for key in ["list", "corrupt"] {
-        let error = limiter.check(&Charge::new(key)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::State, "{error:?}");
-    }
-    assert!(limiter.check(&Charge::new("fine")).await.unwrap().is_admitted());
 }
 
 // Case 75.
@@ -163,44 +148,6 @@ async fn a_thousand_waiters_ask_once_each() {
     let asked = script_calls(&mut connection).await - before;
     assert!(asked <= 1_100, "{asked}");
     println!("waiters=1000 calls_per_admission={}", asked as f64 / 1_000.0);
-}
-
-#[tokio::test]
-async fn a_dropped_waiter_gives_its_slot_back_in_redis() {
-    let server = Server::start();
-    let limiter = bucket(&server, Quota::new(1, Duration::from_secs(50)));
-    let _ = limiter.check(&Charge::new("key")).await.unwrap();
-    let reset = async || {
-        let peek = limiter.check(&Charge::new("key").cost(0)).await.unwrap();
-        peek.reset_after().expect("told")
-    };
-    let mut waiter = tokio_test::task::spawn(limiter.acquire("key"));
-    eventually("a reserved slot", async || {
-        assert!(waiter.poll().is_pending());
-        reset().await > Duration::from_secs(50)
-    })
-    .await;
-    drop(waiter);
-    eventually("its refund", async || reset().await <= Duration::from_secs(50)).await;
-}
-
-#[tokio::test]
-async fn no_server_is_an_error_in_time() {
-    let url = format!("redis://user:secret@127.0.0.1:{NOWHERE}");
-    let pool = Pool::connect(&url).unwrap();
-    let limiter = Redis::new("test", TokenBucket::new(Quota::per_second(5)), pool);
-    let limiter = limiter.timeout(Duration::from_millis(50));
-    // A machine that is too busy to see the refusal in time asks again.
-    let begun = Instant::now();
-    let error = loop {
-        let error = in_time(D + SLACK, limiter.check(&Charge::new("key"))).await.unwrap_err();
-        if error.kind() != ErrorKind::Saturation || begun.elapsed() > LONG {
-            break error;
-        }
-    };
-    assert_eq!(error.kind(), ErrorKind::Infrastructure);
-    let told = format!("{error} {error:?} {limiter:?}");
-    assert!(!told.contains("secret"), "{told}");
 }
 
 #[test]

@@ -268,7 +268,10 @@ async fn compare<A: InLua>(
                 let reserved = reservations.remove(which);
                 let Reserved { lua: reservation, quota, cost, mark, .. } = reserved;
                 let rule = algorithm.rule(quota).expect("a rule");
-                let used = dice.pick(&[0, 0, 0, cost, cost, cost + 1, 3 * cost, 1 << 53]);
+                // All, a part, nothing, or more than was taken.
+                let parts = [1, cost / 2, cost - 1];
+                let others = [0, 0, 0, cost, cost, cost + 1, 3 * cost, 1 << 53];
+                let used = dice.pick(&[&parts[..], &others].concat());
                 let settlement = Refund { units: cost - used, cost, mark: &mark };
                 let settled = match reserved.resets == resets {
                     true => A::settle(&rule, &mut state, instant, &settlement),
