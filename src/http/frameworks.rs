@@ -11,6 +11,8 @@ use super::head::Head;
 use super::http_refusal::HttpRefusal;
 #[cfg(feature = "axum")]
 use super::http_responder::HttpResponder;
+#[cfg(feature = "tonic")]
+use super::rpc_status::RESOURCE_EXHAUSTED;
 
 impl<'a> Head<'a> {
     /// The URI that the caller sent. With the feature `axum` this is true inside of `nest` and
@@ -71,7 +73,7 @@ impl From<crate::core::Refusal> for tonic::Status {
         let request = http::Request::new(());
         let refusal = HttpRefusal::new(refusal, StatusCode::BAD_REQUEST, request);
         let mut headers = HeaderMap::new();
-        grpc::write(&mut headers, &refusal, grpc::RESOURCE_EXHAUSTED);
+        grpc::write(&mut headers, &refusal, RESOURCE_EXHAUSTED);
         let status = tonic::Status::from_header_map(&headers);
         let mut status = status.unwrap_or_else(|| tonic::Status::unknown(refusal.to_string()));
         status.set_source(std::sync::Arc::new(refusal.refusal));

@@ -10,19 +10,13 @@ use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 
 use super::http_refusal::HttpRefusal;
-use crate::core::{ErrorKind, Refusal};
+use super::rpc_status::{RpcStatus, retry_millis};
+use crate::core::Refusal;
 
-const INVALID_ARGUMENT: u8 = 3;
-const PERMISSION_DENIED: u8 = 7;
-pub(super) const RESOURCE_EXHAUSTED: u8 = 8;
-const UNAVAILABLE: u8 = 14;
-const UNAUTHENTICATED: u8 = 16;
-
-/// The reason and the domain in an `ErrorInfo`.
-const ERROR_INFO: [&str; 2] = ["RATE_LIMIT_EXCEEDED", env!("CARGO_PKG_NAME")];
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
 /// Returns the content type of a refusal of this request, if the request is gRPC. Upper and lower
 /// case are equal.
@@ -76,29 +70,21 @@ pub(super) fn timeout(request: &HeaderMap) -> Option<Duration> {
 /// Writes the status of a refusal into the headers of an empty response. `denied` is the code of a
 /// denial.
 pub(super) fn write(headers: &mut HeaderMap, refusal: &HttpRefusal, denied: u8) {
-    let wait = refusal.retry_after().map(whole_millis);
-    let (code, details, pushback) = match refusal.refusal() {
-        Refusal::Denied(_) => {
-            let policies = refusal.violated_policies();
-            let details = details(denied, &refusal.to_string(), &policies, wait);
-            (denied, Some(details), Some(wait.map_or(-1, pushback)))
-        }
-        Refusal::Undecided(error) if error.kind() == ErrorKind::Request => {
-            (INVALID_ARGUMENT, None, None)
-        }
-        Refusal::Undecided(_) => (UNAVAILABLE, None, wait.map(pushback)),
-        Refusal::NoKey(_) => (code(refusal.status()), None, None),
-    };
-    headers.insert("grpc-status", u16::from(code).into());
-    if let Ok(message) = HeaderValue::try_from(encoded(&refusal.to_string())) {
+    let status = RpcStatus::new(refusal, denied);
+    let message = refusal.to_string();
+    let is_denied = matches!(refusal.refusal(), Refusal::Denied(_));
+    headers.insert("grpc-status", u16::from(status.code).into());
+    if let Ok(message) = HeaderValue::try_from(encoded(&message)) {
         headers.insert("grpc-message", message);
     }
-    if let Some(Ok(details)) =
-        details.map(|bytes| HeaderValue::try_from(BASE64_STANDARD_NO_PAD.encode(bytes)))
-    {
-        headers.insert("grpc-status-details-bin", details);
+    if is_denied {
+        let details = BASE64_STANDARD_NO_PAD.encode(status.encoded(&message));
+        let details = HeaderValue::try_from(details);
+        headers.extend(details.map(|details| (DETAILS, details)));
     }
-    if let Some(pushback) = pushback {
+    // Limited to a signed 32-bit number.
+    let pushback = retry_millis(refusal).map(|millis| i32::try_from(millis).unwrap_or(i32::MAX));
+    if let Some(pushback) = pushback.or(is_denied.then_some(-1)) {
         headers.insert("grpc-retry-pushback-ms", pushback.into());
     }
 }
@@ -118,90 +104,13 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-/// Returns the code of a request without a key from its HTTP status.
-fn code(status: StatusCode) -> u8 {
-    match status {
-        StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
-        StatusCode::FORBIDDEN => PERMISSION_DENIED,
-        _ => INVALID_ARGUMENT,
-    }
-}
-
-/// Returns a wait in whole milliseconds, rounded up.
-fn whole_millis(wait: Duration) -> u64 {
-    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
-
-/// Limits a pushback to a signed 32-bit number.
-fn pushback(millis: u64) -> i32 {
-    i32::try_from(millis).unwrap_or(i32::MAX)
-}
-
-/// Encodes a `google.rpc.Status` in protobuf, with a `RetryInfo` if the caller may come back, a
-/// `QuotaFailure` if the policies are known, and an `ErrorInfo`.
-fn details(code: u8, message: &str, policies: &[String], millis: Option<u64>) -> Vec<u8> {
-    let mut status = Vec::new();
-    number(&mut status, 1, code.into());
-    bytes(&mut status, 2, message.as_bytes());
-    let mut add = |name: &str, value: &[u8]| {
-        let mut any = Vec::new();
-        bytes(&mut any, 1, format!("type.googleapis.com/google.rpc.{name}").as_bytes());
-        bytes(&mut any, 2, value);
-        bytes(&mut status, 3, &any);
-    };
-    if let Some(millis) = millis {
-        let (mut delay, mut info) = (Vec::new(), Vec::new());
-        // The longest duration is 10,000 years.
-        number(&mut delay, 1, (millis / 1_000).min(315_576_000_000));
-        number(&mut delay, 2, millis % 1_000 * 1_000_000);
-        bytes(&mut info, 1, &delay);
-        add("RetryInfo", &info);
-    }
-    let mut failure = Vec::new();
-    for policy in policies {
-        let mut violation = Vec::new();
-        bytes(&mut violation, 1, policy.as_bytes());
-        bytes(&mut failure, 1, &violation);
-    }
-    if !failure.is_empty() {
-        add("QuotaFailure", &failure);
-    }
-    let mut info = Vec::new();
-    bytes(&mut info, 1, ERROR_INFO[0].as_bytes());
-    bytes(&mut info, 2, ERROR_INFO[1].as_bytes());
-    add("ErrorInfo", &info);
-    status
-}
-
-/// Adds a field with a number; 0 is not sent.
-fn number(message: &mut Vec<u8>, field: u8, value: u64) {
-    if value > 0 {
-        message.push(field << 3);
-        varint(message, value);
-    }
-}
-
-/// Adds a field with bytes.
-fn bytes(message: &mut Vec<u8>, field: u8, value: &[u8]) {
-    message.push(field << 3 | 2);
-    varint(message, value.len() as u64);
-    message.extend_from_slice(value);
-}
-
-fn varint(message: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        message.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    message.push(value as u8);
-}
-
 #[cfg(test)]
 mod tests {
-    use http::Version;
+    use http::{StatusCode, Version};
 
+    use super::super::rpc_status::RESOURCE_EXHAUSTED;
     use super::*;
-    use crate::core::{Decision, Error, Outcome};
+    use crate::core::{Decision, Error, ErrorKind, Outcome};
 
     fn headers(name: &'static str, value: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -239,22 +148,6 @@ mod tests {
                 ("grpc-retry-pushback-ms", "250"),
             ]
         );
-    }
-
-    #[test]
-    fn delays_leave_out_what_is_zero() {
-        let tail = |millis| {
-            let details = details(8, "rate limit exceeded", &[], Some(millis));
-            let any = details[24..=24 + usize::from(details[24])].to_vec();
-            let value = any.iter().rposition(|byte| *byte == b'o').unwrap() + 1;
-            (any[0], any[value..].to_vec())
-        };
-        let hex = |text: &str| {
-            text.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect::<Vec<_>>()
-        };
-        assert_eq!(tail(250), (0x33, hex("12 07 0a 05 10 80 e5 9a 77")));
-        assert_eq!(tail(1_250), (0x35, hex("12 09 0a 07 08 01 10 80 e5 9a 77")));
-        assert_eq!(tail(3_000), (0x30, hex("12 04 0a 02 08 03")));
     }
 
     #[test]
@@ -302,14 +195,6 @@ mod tests {
         assert_eq!(no_key(ErrorKind::Request)["grpc-message"], "no header x");
         let of_operator = no_key(ErrorKind::Configuration);
         assert_eq!(of_operator["grpc-message"], "request has no key to limit by");
-    }
-
-    #[test]
-    fn a_request_without_a_key_has_the_code_of_its_status() {
-        let table = [(400, 3), (401, 16), (403, 7), (422, 3)];
-        for (status, expected) in table {
-            assert_eq!(code(StatusCode::from_u16(status).unwrap()), expected, "{status}");
-        }
     }
 
     #[test]

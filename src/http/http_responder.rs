@@ -12,6 +12,7 @@ use super::header_fields::number;
 use super::headers::{HeaderStyle, RateLimitHeaders};
 use super::http_refusal::HttpRefusal;
 use super::problem::ProblemJson;
+use super::rpc_status::RESOURCE_EXHAUSTED;
 use super::standing::whole_seconds;
 use crate::core::decision::DecisionReport;
 use crate::core::{Decision, Refusal};
@@ -124,7 +125,7 @@ impl HttpResponder {
             challenge: None,
             content_type: None,
             edit_headers: None,
-            grpc_code: grpc::RESOURCE_EXHAUSTED,
+            grpc_code: RESOURCE_EXHAUSTED,
             headers: RateLimitHeaders::new(HeaderStyle::Draft11),
             report_in_request: false,
             report_in_response: false,

@@ -16,6 +16,7 @@ mod http_refusal;
 mod http_responder;
 mod policy_list;
 mod problem;
+mod rpc_status;
 mod standing;
 mod structured;
 
