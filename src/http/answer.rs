@@ -15,7 +15,8 @@ impl<'a, B, E> Answer<'a, Response<B>, E> {
     ///
     /// An error of gRPC has the status 200, and `grpc-status` in the headers or the trailers: read
     /// the headers of [`response`](Self::response), or the trailers with
-    /// [`settle_later`](crate::RateLimitLayer::settle_later).
+    /// [`settle_later`](crate::RateLimitLayer::settle_later). The error of a stream of Connect has
+    /// the status 200, too.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         self.response().map(|response| response.status().as_u16())

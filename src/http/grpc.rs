@@ -43,7 +43,7 @@ fn is_end_of_type(rest: &[u8]) -> bool {
 }
 
 /// Strips `prefix`; upper and lower case are equal.
-fn strip<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+pub(super) fn strip<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = text.split_at_checked(prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
-use super::body::{DefaultBody, MakeBody, MakeEmpty, PlainText};
-use super::grpc;
+use super::body::{ConnectBody, DefaultBody, MakeBody, MakeEmpty, PlainText};
 use super::header_fields::number;
 use super::headers::{HeaderStyle, RateLimitHeaders};
 use super::http_refusal::HttpRefusal;
 use super::problem::ProblemJson;
-use super::rpc_status::RESOURCE_EXHAUSTED;
+use super::rpc_status::{RESOURCE_EXHAUSTED, RpcStatus};
 use super::standing::whole_seconds;
+use super::{connect, grpc};
 use crate::core::decision::DecisionReport;
 use crate::core::{Decision, Refusal};
 use crate::tower::reject::Respond;
@@ -49,8 +49,18 @@ use crate::tower::reject::Respond;
 /// | 401 | `UNAUTHENTICATED` (16) |
 /// | 403 | `PERMISSION_DENIED` (7) |
 ///
+/// A request of [Connect](https://connectrpc.com/docs/protocol) gets an error in JSON with the same
+/// codes, such as `resource_exhausted`. It is a `POST` with a content type
+/// `application/connect+proto` or the like, which is a stream, or with the header
+/// `Connect-Protocol-Version: 1`, or a `GET` with `connect=v1` in its query. A unary call has the
+/// HTTP status of its code and all header fields. A stream has the status 200, and the error is in
+/// the message that ends it. The call never waits longer than its `Connect-Timeout-Ms`. The error
+/// needs a body: a `String`, the body of axum or of tonic with the feature of that name, or one that
+/// [`connect_body`](HttpResponder::connect_body) makes. With another body, the answer is the one for
+/// HTTP, and clients read its 429 as `unavailable`.
+///
 /// Pushback is the header `grpc-retry-pushback-ms`: the milliseconds until the caller may try
-/// again, which `RetryInfo` has, too. If the charge can never fit, or its key is blocked without an
+/// again, which `RetryInfo` has, too. Connect has no pushback: its 503 has a `RetryInfo`. If the charge can never fit, or its key is blocked without an
 /// end, it is -1 and there is no `RetryInfo`. A 429 also has a `QuotaFailure` with the names of the
 /// policies that refuse, and an `ErrorInfo` with the reason `RATE_LIMIT_EXCEEDED` and the domain
 /// `tower-sluice`.
@@ -100,8 +110,8 @@ struct ResponderSettings {
     challenge: Option<HeaderValue>,
     content_type: Option<HeaderValue>,
     edit_headers: Option<EditHeaders>,
-    /// The gRPC code of a denial.
-    grpc_code: u8,
+    /// The code of a denial in gRPC and Connect.
+    rpc_code: u8,
     headers: RateLimitHeaders,
     /// True if a [`DecisionReport`] is added to requests.
     report_in_request: bool,
@@ -125,7 +135,7 @@ impl HttpResponder {
             challenge: None,
             content_type: None,
             edit_headers: None,
-            grpc_code: RESOURCE_EXHAUSTED,
+            rpc_code: RESOURCE_EXHAUSTED,
             headers: RateLimitHeaders::new(HeaderStyle::Draft11),
             report_in_request: false,
             report_in_response: false,
@@ -215,15 +225,15 @@ impl<F, E> HttpResponder<F, E> {
         self
     }
 
-    /// Sets the gRPC code of a denial, 1 to 16. Default: 8, `RESOURCE_EXHAUSTED`. Clients that try
-    /// again after 14, `UNAVAILABLE`, may need that one.
+    /// Sets the code of a denial in gRPC and Connect, 1 to 16. Default: 8, `RESOURCE_EXHAUSTED`.
+    /// Clients that try again after 14, `UNAVAILABLE`, may need that one.
     ///
     /// # Panics
     ///
     /// If it is no code of an error: 0, or above 16.
     pub const fn grpc_code(mut self, code: u8) -> Self {
         assert!(code >= 1 && code <= 16, "a gRPC code of an error is 1 to 16");
-        self.settings.grpc_code = code;
+        self.settings.rpc_code = code;
         self
     }
 
@@ -399,6 +409,34 @@ impl<F, E> HttpResponder<F, E> {
         HttpResponder { settings: self.settings, body: self.body, empty }
     }
 
+    /// Sets how the body of a Connect error is made from its text. Default: by `From<String>` after
+    /// [`text`](HttpResponder::text) and [`problem_json`](HttpResponder::problem_json), else for the
+    /// bodies that [`HttpResponder`] lists.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
+    ///
+    /// #[derive(Default)]
+    /// struct Page(String);
+    ///
+    /// let respond = HttpResponder::new().connect_body(Page);
+    /// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
+    /// let call = Request::get("/a.B/C?connect=v1&encoding=json").body(()).unwrap();
+    /// let response = respond.refuse_in_handler(call, no_key);
+    /// assert_eq!(response.status(), 400);
+    /// assert_eq!(response.headers()["content-type"], "application/json");
+    /// let error = r#"{"code":"invalid_argument","message":"no header x-user"}"#;
+    /// assert_eq!(response.body().0, error);
+    /// ```
+    pub fn connect_body<T, C>(self, make: T) -> HttpResponder<ConnectBody<F, T>, E>
+    where
+        T: Fn(String) -> C,
+    {
+        let Self { settings, body, empty } = self;
+        HttpResponder { settings, body: ConnectBody { inner: body, make }, empty }
+    }
+
     /// Returns the response to a refused request, for handlers that call a limiter themselves.
     ///
     /// A closure in [`respond`](crate::RateLimitLayer::respond) has only a `&Refusal`, so it does
@@ -441,14 +479,16 @@ impl<F, E> HttpResponder<F, E> {
         F: MakeBody<C>,
         E: MakeEmpty<C>,
     {
-        let grpc = grpc::content_type(&request);
+        let (grpc, connect) = (grpc::content_type(&request), connect::Call::of(&request));
         let request = request.map(drop);
         let has_body = request.method() != Method::HEAD;
         let refusal = HttpRefusal::new(refusal, self.settings.no_key, request);
-        let mut response = match grpc {
-            Some(kind) => self.trailers_only(kind, &refusal),
-            None => self.refused(has_body, &refusal),
+        let response = match (grpc, connect) {
+            (Some(kind), _) => Some(self.trailers_only(kind, &refusal)),
+            (None, Some(call)) => self.connect_error(call, &refusal),
+            (None, None) => None,
         };
+        let mut response = response.unwrap_or_else(|| self.refused(has_body, &refusal));
         if self.settings.report_in_response
             && let Refusal::Denied(decision) = refusal.refusal
         {
@@ -463,8 +503,33 @@ impl<F, E> HttpResponder<F, E> {
     {
         let mut response = Response::new(self.empty.empty());
         response.headers_mut().insert(CONTENT_TYPE, kind);
-        grpc::write(response.headers_mut(), refusal, self.settings.grpc_code);
+        grpc::write(response.headers_mut(), refusal, self.settings.rpc_code);
         response
+    }
+
+    /// Returns an error of Connect. `None` if the body cannot be made: clients then read the HTTP
+    /// status.
+    fn connect_error<C>(&self, call: connect::Call, refusal: &HttpRefusal) -> Option<Response<C>>
+    where
+        F: MakeBody<C>,
+        E: MakeEmpty<C>,
+    {
+        let status = RpcStatus::new(refusal, self.settings.rpc_code);
+        let error = connect::error(&status, &refusal.to_string());
+        let (mut response, kind) = match call {
+            connect::Call::Unary => {
+                let body = self.body.connect_error(error)?;
+                let mut response = self.refused(false, refusal).map(|_| body);
+                *response.status_mut() = connect::http_status(&status);
+                (response, HeaderValue::from_static("application/json"))
+            }
+            connect::Call::Stream(kind) => {
+                let body = self.body.connect_error(connect::end_of_stream(&error))?;
+                (Response::new(body), kind)
+            }
+        };
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        Some(response)
     }
 
     fn refused<C>(&self, has_body: bool, refusal: &HttpRefusal) -> Response<C>
@@ -517,7 +582,10 @@ where
     type Error = Err;
 
     fn max_wait(&self, request: &Request<B>) -> Option<Duration> {
-        grpc::content_type(request).and_then(|_| grpc::timeout(request.headers()))
+        match grpc::content_type(request) {
+            Some(_) => grpc::timeout(request.headers()),
+            None => connect::timeout(request),
+        }
     }
 
     fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<C>, Err> {

@@ -4,6 +4,7 @@ mod answer;
 mod api_key;
 mod body;
 pub(crate) mod client_ip;
+mod connect;
 mod count_body;
 mod drain_refused;
 mod frameworks;
@@ -21,7 +22,7 @@ mod standing;
 mod structured;
 
 pub use api_key::{ApiKey, by_api_key, by_bearer_token};
-pub use body::PlainText;
+pub use body::{ConnectBody, PlainText};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use client_ip::by_client_ip;
 pub use client_ip::{ClientAddr, ClientIp, FindPeer, KnownPeers, PeerAddr};

@@ -18,6 +18,10 @@ impl<C: From<String>> MakeBody<C> for ProblemJson {
     fn body(&self, refusal: &HttpRefusal) -> Option<C> {
         Some(C::from(refusal.problem_json()))
     }
+
+    fn connect_error(&self, json: String) -> Option<C> {
+        Some(C::from(json))
+    }
 }
 
 impl HttpRefusal {
@@ -85,7 +89,7 @@ fn violated(decision: &Decision) -> Vec<String> {
 }
 
 /// Appends a text in quotes.
-fn push_text(json: &mut String, text: &str) {
+pub(super) fn push_text(json: &mut String, text: &str) {
     json.push('"');
     // Names of policies need no escapes.
     if text.bytes().all(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\')) {

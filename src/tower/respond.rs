@@ -1,8 +1,8 @@
 //! Answers requests that do not pass, and settles those that do.
 //!
 //! A [`Respond`] answers a [`Refusal`](crate::Refusal). A layer starts with [`HttpResponder`]: 429
-//! with `retry-after`, 400 without a key, 503 if the store failed, and for gRPC the matching
-//! status. [`Raise`] returns the refusal as an error, for services that do not speak HTTP.
+//! with `retry-after`, 400 without a key, 503 if the store failed, and for gRPC and Connect the
+//! matching status. [`Raise`] returns the refusal as an error, for services that do not speak HTTP.
 //!
 //! | wanted | set |
 //! |---|---|
@@ -36,8 +36,8 @@
 
 pub use crate::core::decision::DecisionReport;
 pub use crate::http::{
-    CountedBody, DrainRefused, HeaderStyle, HttpRefusal, HttpResponder, InHandler, OnAdmitted,
-    PlainText, ProblemJson, RateLimitHeaders, count_bytes,
+    ConnectBody, CountedBody, DrainRefused, HeaderStyle, HttpRefusal, HttpResponder, InHandler,
+    OnAdmitted, PlainText, ProblemJson, RateLimitHeaders, count_bytes,
 };
 pub use crate::tower::reject::{Drain, Raise, Respond};
 pub use crate::tower::settle::{

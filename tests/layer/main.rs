@@ -21,6 +21,8 @@ use tower_sluice::{
 mod axum;
 #[cfg(all(feature = "axum", feature = "tonic", feature = "redis"))]
 mod client_ip;
+#[cfg(all(feature = "axum", feature = "tonic"))]
+mod connect;
 mod forwarded;
 #[cfg(feature = "redis")]
 mod frameworks;

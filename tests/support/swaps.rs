@@ -45,7 +45,8 @@ pub async fn swap_under_load(
     pause: Duration,
 ) -> (u64, Duration) {
     let (ended, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
+    let inner =
+        service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new(String::new())) });
     let layer = policies.layer();
     let slowest = Arc::new(AtomicU64::new(0));
     let mut running = JoinSet::new();
