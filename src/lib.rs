@@ -72,4 +72,4 @@ pub use self::http::{HttpResponder, by_api_key, by_head};
 pub use self::limiter::{FailOpen, Limiter, LimiterExt, Memory};
 #[cfg(feature = "redis")]
 pub use self::redis::{Pool, Redis};
-pub use self::tower::{RateLimit, RateLimitLayer, Settle, future, key, respond};
+pub use self::tower::{RateLimit, RateLimitLayer, Settle, future, key, respond, upstream};

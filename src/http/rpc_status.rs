@@ -1,6 +1,9 @@
 //! The status of a refused RPC: a code, and details in protobuf. gRPC and Connect write it in their
 //! own ways.
 
+use std::iter;
+use std::time::Duration;
+
 use http::StatusCode;
 
 use super::http_refusal::HttpRefusal;
@@ -117,9 +120,82 @@ fn varint(message: &mut Vec<u8>, mut value: u64) {
     message.push(value as u8);
 }
 
+/// Reads the delay of the `RetryInfo` in an encoded `google.rpc.Status`.
+pub(super) fn retry_delay(status: &[u8]) -> Option<Duration> {
+    let info = fields(status).filter(|field| field.number == 3).find_map(|any| {
+        let part = |number| Some(fields(any.bytes).find(|field| field.number == number)?.bytes);
+        part(1)?.ends_with(b"/google.rpc.RetryInfo").then(|| part(2).unwrap_or_default())
+    })?;
+    let delay = fields(info).find(|field| field.number == 1).map_or(&[][..], |field| field.bytes);
+    let part = |number| fields(delay).find(|field| field.number == number).map_or(0, |f| f.value);
+    // A number that is negative is a very large one.
+    let (seconds, nanos) = (i64::try_from(part(1)).ok()?, u32::try_from(part(2)).ok()?);
+    (nanos < 1_000_000_000).then(|| Duration::new(seconds.unsigned_abs(), nanos))
+}
+
+/// A field of an encoded message: a number, or bytes.
+struct Field<'a> {
+    number: u64,
+    value: u64,
+    bytes: &'a [u8],
+}
+
+/// Reads the fields of a message, up to one that is malformed.
+fn fields(mut message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+    iter::from_fn(move || {
+        let tag = read_varint(&mut message)?;
+        let (mut value, mut length) = (0, 0);
+        match tag & 7 {
+            0 => value = read_varint(&mut message)?,
+            1 => length = 8,
+            2 => length = usize::try_from(read_varint(&mut message)?).ok()?,
+            5 => length = 4,
+            _ => return None,
+        }
+        Some(Field { number: tag >> 3, value, bytes: message.split_off(..length)? })
+    })
+}
+
+fn read_varint(message: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *message.split_off_first()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_delay_that_was_written_is_read() {
+        let status = |details| RpcStatus { code: 8, details }.encoded("rate limit exceeded");
+        for millis in [0, 1, 250, 1_250, 3_000, u64::MAX] {
+            let info = ("RetryInfo", retry_info(millis));
+            let expected =
+                Duration::from_millis(millis).min(Duration::new(315_576_000_000, 615_000_000));
+            for details in [vec![info.clone()], vec![("ErrorInfo", vec![10, 1, 0]), info]] {
+                assert_eq!(retry_delay(&status(details)), Some(expected), "{millis}");
+            }
+        }
+        assert_eq!(retry_delay(&status(vec![("ErrorInfo", retry_info(250))])), None);
+        // A delay of 0 need not be sent.
+        assert_eq!(retry_delay(&status(vec![("RetryInfo", vec![])])), Some(Duration::ZERO));
+        // -1 s, and a second in nanoseconds.
+        let minus = [&[10, 11, 8][..], &[0xff; 9], &[1]].concat();
+        assert_eq!(retry_delay(&status(vec![("RetryInfo", minus)])), None);
+        let second = vec![10, 6, 16, 0x80, 0x94, 0xeb, 0xdc, 3];
+        assert_eq!(retry_delay(&status(vec![("RetryInfo", second)])), None);
+        let whole = status(vec![("RetryInfo", retry_info(250))]);
+        for cut in 0..whole.len() {
+            assert_eq!(retry_delay(&whole[..cut]), None, "{cut}");
+        }
+    }
 
     #[test]
     fn delays_leave_out_what_is_zero() {

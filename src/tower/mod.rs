@@ -8,6 +8,7 @@ pub mod respond;
 pub(crate) mod service;
 pub(crate) mod settle;
 pub(crate) mod shared;
+pub mod upstream;
 
 pub use layer::RateLimitLayer;
 pub use service::RateLimit;

@@ -72,6 +72,7 @@ const ROOMS: &[Room] = &[
             "fastrand",
             "http",
             "http_body",
+            "httpdate",
             "ipnet",
             "itoa",
             "pin_project_lite",

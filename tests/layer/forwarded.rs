@@ -17,8 +17,8 @@ const SEEDS: [&str; 10] = [
 
 /// Makes an input from a seed: some bytes are changed, cut, doubled or added, mostly to bytes
 /// with a meaning.
-fn mutated(dice: &mut fastrand::Rng) -> Vec<u8> {
-    let mut bytes = SEEDS[dice.usize(..SEEDS.len())].as_bytes().to_vec();
+pub(super) fn mutated(seeds: &[&str], dice: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes = seeds[dice.usize(..seeds.len())].as_bytes().to_vec();
     for _ in 0..dice.usize(..6) {
         let at = dice.usize(..=bytes.len());
         match dice.u8(..5) {
@@ -41,7 +41,7 @@ fn no_bytes_of_a_client_change_what_a_trusted_proxy_appends() {
     let mut dice = fastrand::Rng::with_seed(0x5EED);
     let inputs = std::env::var("FUZZ_INPUTS").map_or(4_000, |n| n.parse().expect("a number"));
     for _ in 0..inputs {
-        let bytes = mutated(&mut dice);
+        let bytes = mutated(&SEEDS, &mut dice);
         if std::panic::catch_unwind(|| forwarded(&bytes)).is_err() {
             panic!("failed by {}", bytes.escape_ascii());
         }

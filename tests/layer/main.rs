@@ -32,6 +32,7 @@ mod http_responder;
 #[cfg(all(feature = "axum", feature = "tonic"))]
 mod in_handlers;
 mod keyless;
+mod retry_after;
 mod two_layers;
 mod uploads;
 mod waiting;

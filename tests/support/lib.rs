@@ -9,6 +9,7 @@ pub mod example;
 #[cfg(feature = "redis")]
 pub mod faults;
 pub mod forwarded;
+pub mod retry_after;
 // Its blocks need what the tests need, and the guide has no dependencies.
 #[cfg(doctest)]
 #[path = "../../docs/guide/lib.rs"]

@@ -1,0 +1,11 @@
+//! Reads what an upstream asks of its callers, for clients.
+//!
+//! A limit around a client keeps most calls below the upstream's. If the upstream refuses all the
+//! same, it says when to come back: [`retry_after`] reads the time from a response, and
+//! [`grpc_retry_after`] from the trailers of gRPC.
+//!
+//! The guide's page on [clients] has more.
+//!
+//! [clients]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clients/
+
+pub use crate::http::{grpc_retry_after, retry_after};
