@@ -8,7 +8,7 @@ use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::tower::settle::Unsettled;
+use crate::tower::settle::{SettleGuard, Unsettled};
 
 /// Returns the bytes of data in a frame: for
 /// [`settle_later`](crate::RateLimitLayer::settle_later). Headers, trailers and protocol overhead
@@ -46,15 +46,8 @@ pin_project! {
         #[pin]
         body: B,
         count: Arc<F>,
-        units: u64,
         // `None`: it was settled, or nothing was taken.
-        unsettled: Option<Unsettled>,
-    }
-
-    impl<B, F> PinnedDrop for CountedBody<B, F> {
-        fn drop(this: Pin<&mut Self>) {
-            this.settle();
-        }
+        bill: Option<SettleGuard>,
     }
 }
 
@@ -66,14 +59,8 @@ impl<B, F> CountedBody<B, F> {
     }
 
     pub(super) fn shared(body: B, count: Arc<F>, unsettled: Option<Unsettled>) -> Self {
-        Self { body, count, units: 0, unsettled }
-    }
-
-    fn settle(self: Pin<&mut Self>) {
-        let this = self.project();
-        if let Some(unsettled) = this.unsettled.take() {
-            drop(unsettled.settle(*this.units));
-        }
+        let bill = unsettled.map(|unsettled| SettleGuard::new(Some(unsettled)));
+        Self { body, count, bill }
     }
 }
 
@@ -86,22 +73,22 @@ where
     type Error = B::Error;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        let mut this = self.as_mut().project();
+        let mut this = self.project();
         let polled = ready!(this.body.as_mut().poll_frame(cx));
-        if this.unsettled.is_some() {
+        if let Some(bill) = this.bill {
             let is_over = match &polled {
                 Some(Ok(frame)) => {
-                    *this.units = this.units.saturating_add((this.count)(frame));
+                    bill.add((this.count)(frame));
                     // If a body says that it has ended, it may not be polled again.
                     this.body.is_end_stream()
                 }
                 Some(Err(_)) | None => true,
             };
             if is_over {
-                self.settle();
+                *this.bill = None;
             }
         }
         Poll::Ready(polled)
@@ -116,4 +103,4 @@ where
     }
 }
 
-debug_by_name!([B, F] CountedBody<B, F>: units);
+debug_by_name!([B, F] CountedBody<B, F>: bill);

@@ -213,7 +213,7 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     ///
     /// **In the handler**: each request has a [`SettleHandle`](crate::respond::SettleHandle) in its
     /// extensions. A handler that takes the units out of it settles them, even later and from
-    /// another task. [`Unsettled`](crate::respond::Unsettled) shows how to settle when a caller
+    /// another task. [`SettleGuard`](crate::respond::SettleGuard) settles even when a caller
     /// hangs up.
     ///
     /// **By the body**: when the body ends, fails or is dropped, the unused units are refunded, or

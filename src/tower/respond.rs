@@ -41,6 +41,6 @@ pub use crate::http::{
 };
 pub use crate::tower::reject::{Drain, Raise, Respond};
 pub use crate::tower::settle::{
-    Answer, Later, NotSet, SettleAnswered, SettleHandle, SettleLater, Unsettled,
+    Answer, Later, NotSet, SettleAnswered, SettleGuard, SettleHandle, SettleLater, Unsettled,
 };
 pub use crate::tower::shared::Hooks;

@@ -261,7 +261,17 @@ debug_by_name!([W] Later<W>);
 /// [`max_hold`](crate::algorithm::Budget::max_hold) is over.
 ///
 /// If a caller hangs up, its handler is dropped at the current `await`, or the returned stream is
-/// dropped. So if one of these owns it, settle it in a `Drop`:
+/// dropped. So if one of these owns it, put it into a [`SettleGuard`].
+///
+/// A spawned task is not dropped, so it needs no guard. Move the `Unsettled` into the task, and
+/// settle it at the end.
+pub struct Unsettled {
+    pub(crate) reservation: Reservation,
+    settle_by: SettleBy,
+}
+
+/// Counts what a request uses, and settles it when it is dropped: when the handler or the stream
+/// that owns it has ended or failed, or when its caller has hung up.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -270,28 +280,8 @@ debug_by_name!([W] Later<W>);
 /// use http::{Request, Response};
 /// use tower::{Layer, ServiceExt, service_fn};
 /// use tower_sluice::algorithm::Budget;
-/// use tower_sluice::respond::{InHandler, SettleHandle, Unsettled};
+/// use tower_sluice::respond::{InHandler, SettleGuard, SettleHandle};
 /// use tower_sluice::{Charge, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
-///
-/// struct Bill {
-///     used: u64,
-///     unsettled: Option<Unsettled>,
-/// }
-///
-/// impl Bill {
-///     // A method, because a `move` closure with `bill.used += 1` takes a copy of that field only.
-///     fn add(&mut self, units: u64) {
-///         self.used += units;
-///     }
-/// }
-///
-/// impl Drop for Bill {
-///     fn drop(&mut self) {
-///         if let Some(unsettled) = self.unsettled.take() {
-///             unsettled.settle(self.used);
-///         }
-///     }
-/// }
 ///
 /// # let mut builder = tokio::runtime::Builder::new_current_thread();
 /// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -301,7 +291,8 @@ debug_by_name!([W] Later<W>);
 /// let service = layer.layer(service_fn(|request: Request<()>| async move {
 ///     // First of all, before anything is awaited.
 ///     let handle = request.extensions().get::<SettleHandle>().expect("the layer adds it");
-///     let mut bill = Bill { used: 20, unsettled: handle.take() };
+///     let mut bill = SettleGuard::new(handle.take());
+///     bill.add(20);
 ///     // The model thinks.
 ///     tokio::time::sleep(Duration::from_secs(5)).await;
 ///     bill.add(80);
@@ -317,13 +308,40 @@ debug_by_name!([W] Later<W>);
 /// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
-///
-/// A spawned task is not dropped, so it needs no such type. Move the `Unsettled` into the task, and
-/// settle it at the end.
-pub struct Unsettled {
-    pub(crate) reservation: Reservation,
-    settle_by: SettleBy,
+#[must_use = "it settles when it is dropped"]
+pub struct SettleGuard {
+    used: u64,
+    unsettled: Option<Unsettled>,
 }
+
+impl SettleGuard {
+    /// A guard of these units, with no units used. `None`: it settles nothing, since the request
+    /// took nothing.
+    pub const fn new(unsettled: Option<Unsettled>) -> Self {
+        Self { used: 0, unsettled }
+    }
+
+    /// Adds units that were used.
+    pub const fn add(&mut self, units: u64) {
+        self.used = self.used.saturating_add(units);
+    }
+
+    /// The units that were used until now.
+    #[must_use]
+    pub const fn used(&self) -> u64 {
+        self.used
+    }
+}
+
+impl Drop for SettleGuard {
+    fn drop(&mut self) {
+        if let Some(unsettled) = self.unsettled.take() {
+            drop(unsettled.settle(self.used));
+        }
+    }
+}
+
+debug_by_name!([] SettleGuard: used, unsettled);
 
 impl Unsettled {
     /// The units that were charged.
@@ -363,7 +381,7 @@ debug_by_name!([] Unsettled: reservation);
 /// If a handler takes the content, the handler settles it and the layer does not. Take it before
 /// the handler awaits anything: if a caller leaves before the response, the layer settles nothing.
 /// When the response is returned, the layer takes back what is left in the handle, and settles it
-/// as it would without a handle. [`Unsettled`] has an example.
+/// as it would without a handle. [`SettleGuard`] has an example.
 ///
 /// The default is empty, for tests of handlers.
 #[derive(Clone, Default)]
