@@ -32,7 +32,13 @@ The [guide](https://docs.rs/tower-sluice-guide) has a page for each subject."
 // `http` and `tower`. `tests/architecture/modules.rs` checks it.
 // Without a feature, links to what it adds are plain text, and some private items have no use.
 #![cfg_attr(
-    not(all(feature = "axum", feature = "metrics", feature = "rustls", feature = "tracing")),
+    not(all(
+        feature = "axum",
+        feature = "metrics",
+        feature = "retry",
+        feature = "rustls",
+        feature = "tracing"
+    )),
     allow(dead_code, unused_imports, unused_macros, rustdoc::broken_intra_doc_links)
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]

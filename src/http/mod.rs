@@ -15,6 +15,8 @@ mod header_fields;
 mod headers;
 mod http_refusal;
 mod http_responder;
+#[cfg(feature = "retry")]
+mod obey_retry_after;
 mod policy_list;
 mod problem;
 mod retry_after;
@@ -34,5 +36,7 @@ pub use head::{ByHead, Head, by_head};
 pub use headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 pub use http_refusal::HttpRefusal;
 pub use http_responder::HttpResponder;
+#[cfg(feature = "retry")]
+pub use obey_retry_after::ObeyRetryAfter;
 pub use problem::ProblemJson;
 pub use retry_after::{grpc_retry_after, retry_after};

@@ -79,6 +79,7 @@ const ROOMS: &[Room] = &[
             "sfv",
             "tokio",
             "tonic",
+            "tower::retry",
         ],
     },
     Room {

@@ -32,6 +32,8 @@ mod http_responder;
 #[cfg(all(feature = "axum", feature = "tonic"))]
 mod in_handlers;
 mod keyless;
+#[cfg(feature = "retry")]
+mod obey_retry_after;
 mod retry_after;
 mod two_layers;
 mod uploads;

@@ -1,0 +1,113 @@
+//! A policy of tower's `retry` that waits as long as the upstream asks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use tokio::time::{Sleep, sleep};
+use tower::retry::Policy;
+use tower::retry::budget::{Budget, TpsBudget};
+
+use super::retry_after::retry_after;
+
+/// A policy of tower's `retry` that tries a refused request again, after the time that the upstream
+/// [asks to wait](retry_after). Needs the feature `retry`.
+///
+/// Retries are load too, so three bounds hold: for a request, three more attempts, each after 30 s
+/// at most; for all requests of the policy and its clones together, one more attempt a second, and
+/// one for each ten calls that are not refused. Up to a tenth of each time is added at random, so
+/// that not all callers come back at once.
+///
+/// - Only a refusal that names a time is tried again: 429 or 503, or a status of gRPC in the
+///   headers. An error of the service is not. Other servers than this crate's may answer 503 after
+///   they did some of the work: if that matters, write a policy of your own with [`retry_after`].
+/// - If the upstream asks for a longer time than `longest`, its answer goes to the caller.
+/// - Requests are cloned, so their body has to be [`Clone`]: a `Bytes` or a `String`, not a stream.
+/// - Put the `RetryLayer` outside of a limit of your own: the upstream counts each attempt, too.
+///
+/// ```
+/// use std::time::Duration;
+/// use http::{Request, Response};
+/// use tower::retry::RetryLayer;
+/// use tower::{BoxError, Layer, ServiceExt, service_fn};
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::key::Global;
+/// use tower_sluice::upstream::ObeyRetryAfter;
+/// use tower_sluice::{Memory, Quota, RateLimitLayer};
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
+/// // A supplier that answers one request each five seconds.
+/// let pace = Memory::new("supplier", TokenBucket::new(Quota::new(1, Duration::from_secs(5))));
+/// let hello = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new(String::new())) });
+/// let supplier = RateLimitLayer::new(pace, Global).layer(hello);
+///
+/// let client = RetryLayer::new(ObeyRetryAfter::new()).layer(supplier);
+/// for _ in 0..2 {
+///     assert_eq!(client.clone().oneshot(Request::new(())).await?.status(), 200);
+/// }
+/// # Ok::<(), BoxError>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ObeyRetryAfter {
+    /// For a request: each has a clone of the policy.
+    attempts_left: u32,
+    longest: Duration,
+    /// Clones share it.
+    budget: Arc<TpsBudget>,
+}
+
+impl ObeyRetryAfter {
+    /// A policy with the bounds above.
+    pub fn new() -> Self {
+        let budget = TpsBudget::new(Duration::from_secs(10), 1, 0.1);
+        Self { attempts_left: 3, longest: Duration::from_secs(30), budget: Arc::new(budget) }
+    }
+
+    /// Sets how often a request is tried again. Default: 3.
+    pub const fn attempts(mut self, more: u32) -> Self {
+        self.attempts_left = more;
+        self
+    }
+
+    /// Sets the longest time that is waited before an attempt, without the random part. Default:
+    /// 30 s.
+    pub const fn longest(mut self, wait: Duration) -> Self {
+        self.longest = wait;
+        self
+    }
+
+    /// Sets the attempts of all requests together. Default: those above.
+    pub fn budget(mut self, budget: TpsBudget) -> Self {
+        self.budget = Arc::new(budget);
+        self
+    }
+}
+
+impl Default for ObeyRetryAfter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<A: Clone, B, E> Policy<Request<A>, Response<B>, E> for ObeyRetryAfter {
+    type Future = Sleep;
+
+    fn retry(&mut self, _: &mut Request<A>, result: &mut Result<Response<B>, E>) -> Option<Sleep> {
+        let response = result.as_ref().ok();
+        let Some(wait) = response.and_then(|response| retry_after(response, Duration::MAX)) else {
+            self.budget.deposit();
+            return None;
+        };
+        if wait > self.longest || self.attempts_left == 0 || !self.budget.withdraw() {
+            return None;
+        }
+        self.attempts_left -= 1;
+        Some(sleep(wait.saturating_add(wait.mul_f64(fastrand::f64() / 10.0))))
+    }
+
+    fn clone_request(&mut self, request: &Request<A>) -> Option<Request<A>> {
+        Some(request.clone())
+    }
+}
