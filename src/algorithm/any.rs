@@ -60,6 +60,10 @@ macro_rules! any_algorithm {
             $($member(<$member as Algorithm>::State)),+
         }
 
+        /// The tag in keys, and the name, of each algorithm.
+        pub(crate) const TAGS: &[(&str, &str)] =
+            &[$((<$member as InLua>::TAG, <$member as InLua>::NAME)),+];
+
         $(
             impl Sealed for $member {}
             impl Single for $member {}
@@ -294,5 +298,9 @@ impl InLua for AnyAlgorithm {
         dispatch!(AnyRule, rule, |A, rule| {
             Some(A::state(rule, now, cost, reply)?.map(AnyState::from))
         })
+    }
+
+    fn stored(rule: &AnyRule, text: &str) -> Option<AnyState> {
+        dispatch!(AnyRule, rule, |A, rule| A::stored(rule, text).map(AnyState::from))
     }
 }

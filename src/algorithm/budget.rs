@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::in_lua::state_of;
+use super::in_lua::{StoredInstant, integers, state_of, stored_instant};
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit, YEAR,
     at_most_a_year, exact, micros,
@@ -414,6 +414,13 @@ impl InLua for Budget {
             let state = State { full, part, denominator, begin, current, former, owes };
             (part < denominator).then_some(state)
         })
+    }
+
+    fn stored(_: &Rule, text: &str) -> Option<State> {
+        let (instant, held) = text.split_once(':')?;
+        let StoredInstant { full, part, denominator, owes } = stored_instant(instant)?;
+        let [begin, current, former] = integers(held)?;
+        Some(State { full, part, denominator, begin, current, former, owes })
     }
 }
 

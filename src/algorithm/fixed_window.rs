@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, exact,
-    in_lua::state_of, micros, without_burst,
+    in_lua::{integers, state_of},
+    micros, without_burst,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -219,5 +220,9 @@ impl InLua for FixedWindow {
 
     fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
         state_of(reply, |[begin, units]| Some(State { begin, units }))
+    }
+
+    fn stored(_: &Rule, text: &str) -> Option<State> {
+        integers(text).map(|[begin, units]| State { begin, units })
     }
 }

@@ -1,5 +1,6 @@
 //! Algorithms that Redis can run, and the parts of their scripts.
 
+use super::common::Unit;
 use super::{Algorithm, INEXACT};
 
 /// An algorithm with a Lua twin, so that [`Redis`](crate::Redis) can run it. Its items are internal
@@ -48,6 +49,14 @@ pub trait InLua: Algorithm {
         cost: i64,
         reply: &mut &[Element<'_>],
     ) -> Option<Option<Self::State>>;
+
+    /// Reads the state in a text that a script wrote: the twin of the section `read`. `None`: no
+    /// script writes this text. A log and a list of algorithms have no such text.
+    #[doc(hidden)]
+    fn stored(rule: &Self::Rule, text: &str) -> Option<Self::State> {
+        let _ = (rule, text);
+        None
+    }
 }
 
 /// An element of a script's reply.
@@ -98,6 +107,46 @@ impl ScriptPart {
         let (_, reply) = self.script.split_once("\n--@ reply ").unwrap_or_default();
         reply.lines().next().map_or(0, |list| list.split(',').count())
     }
+}
+
+/// Parses a number as the scripts write it: the twin of `integer` in `head.lua`.
+pub(crate) fn integer(digits: &str) -> Option<i64> {
+    let is_written = digits.bytes().all(|byte| byte.is_ascii_digit())
+        && (digits == "0" || !digits.starts_with('0'));
+    digits.parse().ok().filter(|number| is_written && *number < INEXACT)
+}
+
+/// Parses `N` numbers with colons between them.
+pub(super) fn integers<const N: usize>(text: &str) -> Option<[i64; N]> {
+    let numbers: Option<Vec<_>> = text.split(':').map(integer).collect();
+    numbers?.try_into().ok()
+}
+
+/// An instant in whole µs, and a rest over a denominator.
+pub(super) struct StoredInstant {
+    pub(super) full: i64,
+    pub(super) part: i64,
+    pub(super) denominator: i64,
+    pub(super) owes: bool,
+}
+
+/// Reads when a bucket is full again: a number with or without a fraction and a sign.
+pub(super) fn stored_instant(text: &str) -> Option<StoredInstant> {
+    let (digits, owes) = text.strip_prefix('-').map_or((text, false), |digits| (digits, true));
+    let (whole, fraction) = digits.split_once('+').unwrap_or((digits, "0/1"));
+    let (over, under) = fraction.split_once('/')?;
+    let (full, part, denominator) = (integer(whole)?, integer(over)?, integer(under)?);
+    let is_written = if whole == digits { part == 0 } else { 0 < part && part < denominator };
+    is_written.then_some(StoredInstant { full, part, denominator, owes })
+}
+
+/// Reads the end of a smooth limiter's text: the instant, the rate, and the last now.
+pub(super) fn stored_pace(text: &str) -> Option<(i64, Unit, i64)> {
+    let (next, rest) = text.split_once(':')?;
+    let (rate, last) = rest.split_once(':')?;
+    let (denominator, numerator) = rate.split_once('/')?;
+    let unit = Unit::sent(integer(numerator)?, integer(denominator)?)?;
+    Some((integer(next)?, unit, integer(last)?))
 }
 
 /// Reads the units that a text lists, such as `,5,0,1`.

@@ -135,10 +135,12 @@ pub use concurrency::Concurrency;
 pub use fixed_window::FixedWindow;
 #[doc(hidden)]
 pub use in_lua::Element;
+pub(crate) use in_lua::integer;
 pub use in_lua::{InLua, ScriptPart};
 pub use several::IntoAlgorithm;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
+pub(crate) use sliding_log::{StoredMember, stored_log};
 pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warming_up::SmoothWarmingUp;
@@ -156,6 +158,7 @@ pub type LeakyBucket = TokenBucket;
 
 use std::fmt::Debug;
 
+pub(crate) use any::TAGS;
 pub(crate) use common::{DEFAULT_HORIZON, INEXACT, exact};
 use common::{Unit, YEAR, at_most_a_year, checked_burst, micros, without_burst};
 

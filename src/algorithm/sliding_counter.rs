@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::in_lua::state_of;
+use super::in_lua::{integers, state_of};
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, Take,
     exact, micros, without_burst,
@@ -279,6 +279,11 @@ impl InLua for SlidingCounter {
             let state = State { begin, current, previous, latest };
             (begin <= latest).then_some(state)
         })
+    }
+
+    fn stored(_: &Rule, text: &str) -> Option<State> {
+        let [begin, current, previous, latest] = integers(text)?;
+        (begin <= latest).then_some(State { begin, current, previous, latest })
     }
 }
 

@@ -12,8 +12,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, Take, exact,
-    in_lua::state_of, micros, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, exact,
+    in_lua::{integer, state_of},
+    micros, without_burst,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -113,6 +114,45 @@ struct LoggedCharge {
     at: i64,
     total: i64,
     units: i64,
+}
+
+/// A member of a stored log: its text, and its score.
+pub(crate) type StoredMember = (String, f64);
+
+/// Reads a member: its instant, its total with all laps, and its units. `None`: no script writes
+/// it.
+fn stored_member((text, score): &StoredMember) -> Option<(i64, i128, i64)> {
+    let at = Some(*score).filter(|at| at.fract() == 0.0 && (0.0..INEXACT as f64).contains(at));
+    let (digits, units) = text.split_once(':')?;
+    let is_total = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let total = digits.parse().ok().filter(|_| is_total)?;
+    Some((at? as i64, total, integer(units).filter(|units| *units > 0)?))
+}
+
+/// Makes the state of a stored log of its newest member and the `first` that count. With it comes
+/// the number of first members that are needed: more than one if a penalty exceeded the limit.
+/// `Some(None)`: the log stands for no state. `None`: no script writes such members.
+pub(crate) fn stored_log(
+    limit: u64,
+    first: &[StoredMember],
+    newest: &StoredMember,
+) -> Option<Option<(State, usize)>> {
+    let members = first.iter().filter(|member| *member != newest).chain([newest]);
+    let members: Vec<_> = members.map(stored_member).collect::<Option<_>>()?;
+    let (begin, last) = (*members.first()?, *members.last()?);
+    if last.0 == 0 && last.1 == 0 {
+        return Some(None);
+    }
+    let member = |(at, total, units)| {
+        // Totals wrap after all laps.
+        let after = i128::rem_euclid(total - begin.1, i128::from(LAP) * i128::from(LAPS));
+        let total = i64::try_from(after).ok().filter(|units| *units < INEXACT)?;
+        Some(LoggedCharge { at, total, units })
+    };
+    let members: VecDeque<_> = members.into_iter().map(member).collect::<Option<_>>()?;
+    let used = members.back()?.total + begin.2;
+    let needed = usize::try_from(used - exact(limit) + 1).unwrap_or(1).max(1);
+    Some(Some((State { members, laps: 0 }, needed)))
 }
 
 impl State {

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::in_lua::listed;
+use super::in_lua::{integer, integers, listed};
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, Take,
     exact, micros, without_burst,
@@ -301,6 +301,16 @@ impl InLua for SlidingWindow {
         let is_possible =
             units.len() == rule.cells as usize + 1 && begin.is_some_and(|begin| begin < INEXACT);
         is_possible.then_some(Some(State { width: rule.width, newest, units }))
+    }
+
+    fn stored(_: &Rule, text: &str) -> Option<State> {
+        let (cells, list) = text.split_at(text.find(',')?);
+        let [width, newest] = integers(cells)?;
+        let units: Vec<_> = list[1..].split(',').map(integer).collect::<Option<_>>()?;
+        let is_possible = width > 0
+            && (2..=61).contains(&units.len())
+            && newest.checked_mul(width).is_some_and(|begin| begin < INEXACT);
+        is_possible.then_some(State { width, newest, units })
     }
 }
 

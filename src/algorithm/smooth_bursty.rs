@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::in_lua::state_of;
+use super::in_lua::{integer, state_of, stored_pace};
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit, YEAR,
     micros, without_burst,
@@ -310,6 +310,18 @@ impl InLua for SmoothBursty {
             // A credit may be slightly below 0, so one denominator is added when it is sent.
             Some(State { credit: credit - denominator, next, unit, last })
         })
+    }
+
+    fn stored(_: &Rule, text: &str) -> Option<State> {
+        let (credit, rest) = text.split_once(':')?;
+        let (next, unit, last) = stored_pace(rest)?;
+        let credit = match credit.strip_prefix('-') {
+            Some(digits) => {
+                -integer(digits).filter(|below| (1..=unit.denominator).contains(below))?
+            }
+            None => integer(credit)?,
+        };
+        Some(State { credit, next, unit, last })
     }
 }
 

@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use super::in_lua::state_of;
+use super::in_lua::{state_of, stored_pace};
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit, YEAR,
     micros, without_burst,
@@ -364,6 +364,14 @@ impl InLua for SmoothWarmingUp {
         let stored = f64::from_be_bytes((*stored).try_into().ok()?);
         let is_possible = (0.0..INEXACT as f64).contains(&stored);
         is_possible.then_some(Some(State { stored, next, unit, last }))
+    }
+
+    fn stored(_: &Rule, text: &str) -> Option<State> {
+        let (digits, rest) = text.split_once(':')?;
+        let (next, unit, last) = stored_pace(rest)?;
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit() || b".e+-".contains(&byte));
+        let stored = digits.parse().ok().filter(|_| is_number && digits.len() <= 24)?;
+        (0.0..INEXACT as f64).contains(&stored).then_some(State { stored, next, unit, last })
     }
 }
 

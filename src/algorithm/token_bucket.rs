@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, Unit, YEAR,
-    exact, in_lua::state_of, micros,
+    exact,
+    in_lua::{StoredInstant, state_of, stored_instant},
+    micros,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -229,6 +231,11 @@ impl InLua for TokenBucket {
         state_of(reply, |[full, part]| {
             (part < rule.unit.denominator).then(|| rule.state((full, part), now))
         })
+    }
+
+    fn stored(_: &Rule, text: &str) -> Option<State> {
+        let StoredInstant { full, part, denominator, owes } = stored_instant(text)?;
+        Some(State { full, part, denominator, owes })
     }
 }
 

@@ -33,12 +33,9 @@ pub(super) struct Buckets {
 /// Returns the text before the braces for each part of the limiter called `name`. A part is a
 /// quota. Several parts are numbered.
 pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Vec<String> {
-    let prefix = safe_prefix(prefix);
-    let name = percent_encoded(&short(name), |character| {
-        character.is_ascii() && character != ':' && is_harmless(character as u8)
-    });
+    let begin = limiter_prefix(prefix, name);
     let key_prefix = |(index, part): (usize, &ScriptPart)| {
-        let mut key_prefix = format!("{prefix}:{name}:");
+        let mut key_prefix = begin.clone();
         if parts.len() > 1 {
             write!(key_prefix, "{}", index + 1).expect("a string takes all");
         }
@@ -46,6 +43,14 @@ pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Ve
         key_prefix
     };
     parts.iter().enumerate().map(key_prefix).collect()
+}
+
+/// Returns the begin of the names of all keys of the limiter called `name`.
+pub(super) fn limiter_prefix(prefix: &str, name: &str) -> String {
+    let name = percent_encoded(&short(name), |character| {
+        character.is_ascii() && character != ':' && is_harmless(character as u8)
+    });
+    format!("{}:{name}:", safe_prefix(prefix))
 }
 
 /// Returns the first part of the names of all keys, without braces.
@@ -73,7 +78,22 @@ fn percent_encoded(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     encoded
 }
 
-fn is_harmless(byte: u8) -> bool {
+/// Reverses [`percent_encoded`]. `None`: it writes no such text.
+pub(super) fn percent_decoded(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.bytes());
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                (digit()? * 16 + digit()?) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+pub(super) fn is_harmless(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'@' | b':' | b'/' | b'-')
 }
 

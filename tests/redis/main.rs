@@ -14,6 +14,7 @@ mod expiry;
 mod resets;
 #[cfg(feature = "redisson")]
 mod several_keys;
+mod stored_keys;
 mod tuples;
 
 use std::sync::Arc;
