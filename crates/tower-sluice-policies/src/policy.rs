@@ -58,6 +58,16 @@ impl Policy {
         self.algorithm
     }
 
+    /// The algorithm with its quota and its settings. `None` for Java's limiter.
+    #[must_use]
+    pub fn chosen_algorithm(&self) -> Option<AnyAlgorithm> {
+        match self.choice {
+            Choice::Any(algorithm) => Some(algorithm),
+            #[cfg(feature = "redisson")]
+            Choice::Redisson(_) => None,
+        }
+    }
+
     /// The quota.
     pub fn quota(&self) -> Quota {
         self.quota

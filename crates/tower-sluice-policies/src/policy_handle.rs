@@ -91,6 +91,16 @@ impl PolicyHandle {
         self.limited.policy.key.len()
     }
 
+    /// Returns the charge of a key: its text is the key that the limiter of this policy has. It
+    /// costs 1 unit.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`peek`](Self::peek), except the errors of a decision.
+    pub fn charge<T: AsRef<str>>(&self, parts: &[T]) -> Result<Charge, Error> {
+        Ok(self.charged(parts)?.1)
+    }
+
     /// Returns the state of a key, and takes nothing. A new key has its whole quota.
     ///
     /// # Errors
@@ -99,7 +109,7 @@ impl PolicyHandle {
     /// and of kind [`Configuration`](ErrorKind::Configuration) if its row is gone. Otherwise the
     /// errors of a decision.
     pub async fn peek<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
-        let (limited, charge) = self.charge(parts)?;
+        let (limited, charge) = self.charged(parts)?;
         limited.limiter.boxed.peek(charge).await
     }
 
@@ -137,7 +147,7 @@ impl PolicyHandle {
     ///
     /// As [`peek`](Self::peek).
     pub async fn penalize<T: AsRef<str>>(&self, parts: &[T], units: u64) -> Result<Done, Error> {
-        let (limited, charge) = self.charge(parts)?;
+        let (limited, charge) = self.charged(parts)?;
         limited.limiter.boxed.penalize(charge.cost(units)).await
     }
 
@@ -148,7 +158,7 @@ impl PolicyHandle {
         parts: &[T],
         operate: impl Fn(&Boxed, Charge) -> OperationFuture<BoxedFuture>,
     ) -> Result<Done, Error> {
-        let (limited, charge) = self.charge(parts)?;
+        let (limited, charge) = self.charged(parts)?;
         let in_share = match &limited.share {
             Some(share) => operate(&share.boxed, charge.clone()).await.map(drop),
             None => Ok(()),
@@ -157,7 +167,7 @@ impl PolicyHandle {
         in_share.map(|()| decision)
     }
 
-    fn charge<T: AsRef<str>>(&self, parts: &[T]) -> Result<(Arc<LimitedPolicy>, Charge), Error> {
+    fn charged<T: AsRef<str>>(&self, parts: &[T]) -> Result<(Arc<LimitedPolicy>, Charge), Error> {
         let gone = || Error::new(ErrorKind::Configuration, "no policy of this name is in force");
         let table = self.policies.table();
         let limited = table.get(self.limited.policy.name()).cloned().ok_or_else(gone)?;
