@@ -18,6 +18,10 @@ local repeats, cost, max_wait
 -- Its operation, nil for a check; the units to give back, or the time of a block; the marks; the
 -- births.
 local op, back, mark, born
+--@ if any_holds
+-- True if the units of a refund are held anew.
+local renews
+--@ end
 max_wait = 0
 --@ end
 --@ each

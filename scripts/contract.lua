@@ -23,11 +23,12 @@
 --@ if complete
 --            `estimate`, cost, max_wait   answers like a check, and takes nothing
 --            `penalize`, cost             takes the units even if they do not fit
---            `born`, births               before a refund, settlement or penalty: limits it to
---                                         keys whose last reset was at these instants
+--            `born`, births               before a refund, settlement, renewal or penalty: limits it
+--                                         to keys whose last reset was at these instants
 --            `refund`, cost, marks        gives back the units of a charge. The marks are four
 --                                         words for each quota: see `Mark` above
 --            `settle`, used, cost, marks  gives back the unused units
+--            `renew`, cost, marks         holds the units as if they were charged now
 --            `reset`                      forgets the units of the key
 --            `block`, time                refuses checks of the key for this time
 --            `unblock`                    ends the block
@@ -43,7 +44,8 @@
 --          that was reset were taken, it is `RESET`, that number, and each quota's birth.
 --@ if complete
 --          For a refund: the units that were given back, or, below 0, those that could not be
---          taken. For a penalty: the units that could not be taken.
+--          taken. For a renewal: the units that are held, or 0. For a penalty: the units that
+--          could not be taken.
 --@ end
 --          The others are the state on which the charge was decided, 0 if there was none:
 --@ each

@@ -21,7 +21,12 @@ if ARGV[a] == 'born' then
   a = a + 1 + QUOTAS
 end
 op = ARGV[a]
+--@ if any_holds
+renews = op == 'renew'
+if renews or op == 'refund' or op == 'settle' then
+--@ else
 if op == 'refund' or op == 'settle' then
+--@ end
   back = ARGV[a + 1] + 0
   if op == 'settle' then
     -- The units to give back are the unused ones: below 0 if more was used than taken.

@@ -4,7 +4,7 @@ blocked_at[0], why_at[0] = 0, nil
 why_at[0] = why_at[0] or why_at[slot_N]
 --@ end
 --@ each
--- The reply reports a state of quota N only for a check or a penalty, below.
+-- The reply reports a state of quota N only for a check, a renewal or a penalty, below.
 $reply = $zeros
 if why_at[0] then
   -- A broken key is neither blocked nor unblocked.
@@ -30,13 +30,24 @@ if op == 'refund' then
   -- Gives back `back` units of the cost to each quota whose state still contains the
   -- charge, and whose key was not reset since.
   local any
+  --@ if any_holds
+  -- True if units are no longer held that a renewal is about.
+  local lost = false
+  --@ end
   --@ each
   local refunded_N
   do
     local is_same = (birth_at[slot_N] or 0) == born[N]
     --@ if holds
+    if renews then
+      --@ paste reply
+      $reply = $values
+    end
     if is_same and $exists and back <= cost then
     --@ else
+    --@ if any_holds
+    is_same = is_same and not renews
+    --@ end
     if is_same and $exists and back >= 1 and back <= cost then
     --@ end
       local mark1, mark2, mark3, mark4 = unpack(mark, 4 * N - 3, 4 * N)
@@ -44,9 +55,15 @@ if op == 'refund' then
       local back = cost_N
       --@ end
       --@ paste refund
+      --@ if holds
+      if renews and refunded_N then
+        --@ paste consume
+      end
+      --@ end
     end
     --@ if any_holds
     --@ if holds
+    lost = lost or not refunded_N
     --@ else
     if (is_same or not birth_at[slot_N]) and back < 0 then
       -- More was used than taken: takes the rest now, as a penalty, even from a key that
@@ -73,6 +90,11 @@ if op == 'refund' then
     wait = math.min(wait, refunded_N or back)
   else
     wait = math.max(wait, refunded_N or 0)
+  end
+  --@ end
+  --@ if any_holds
+  if renews then
+    wait = lost and 0 or cost
   end
   --@ end
   --@ each

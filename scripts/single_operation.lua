@@ -1,4 +1,4 @@
--- The reply reports a state only for a check or a penalty, below.
+-- The reply reports a state only for a check, a renewal or a penalty, below.
 $reply = $zeros
 if why then
   -- A broken key is neither blocked nor unblocked.
@@ -23,12 +23,21 @@ if op == 'refund' then
   -- these marks, and the key was not reset since.
   local refunded
   --@ if holds
+  if renews then
+    --@ paste reply
+    $reply = $values
+  end
   if $exists and back <= cost and (birth or 0) == born[1] then
   --@ else
   if $exists and back >= 1 and back <= cost and (birth or 0) == born[1] then
   --@ end
     local mark1, mark2, mark3, mark4 = unpack(mark)
     --@ paste refund
+    --@ if holds
+    if renews and refunded then
+      --@ paste consume
+    end
+    --@ end
   end
   kept = kept or refunded ~= nil
   wait = refunded or math.min(0, back)

@@ -9,7 +9,7 @@
 //! 2. [`decide`] asks all parts by your [`Rules`], all or nothing. The rules say which parts decide
 //!    [`Together`], in one call, and which answer stands in for a store that fails.
 //! 3. [`Decided`] has the decision of each part, and becomes one decision.
-//! 4. [`settle`] settles the reservation of that decision.
+//! 4. [`settle`] settles the reservation of that decision, and [`renew`] renews what it holds.
 //!
 //! An engine of two limits for each user, in this process:
 //!
@@ -84,5 +84,5 @@
 //! [`Switch`]: crate::limiter::Switch
 
 pub use crate::limiter::combination::at_once::Together;
-pub use crate::limiter::combination::decided::{Decided, Part, settle};
+pub use crate::limiter::combination::decided::{Decided, Part, renew, settle};
 pub use crate::limiter::combination::in_turn::{Rules, decide};

@@ -22,8 +22,11 @@
 //! `burst` has that limit as its burst. `of` is the line, counted from 1, whose charge is refunded.
 //! `"op":"penalize"` takes the cost whether or not it fits, and `"op":"reset"` forgets the key.
 //!
-//! `"op":"settle"` says how many units the charge `of` a line used in the end. Under `budget` a
-//! charge is held until a line settles it, or its `--max-hold` is over.
+//! `"op":"settle"` says how many units the charge `of` a line used in the end. Under `budget` and
+//! `concurrency` a charge is held until a line settles it, or its `--max-hold` is over.
+//! `"op":"renew"` holds it as if it was charged then. `renewed` is false if it was no longer held.
+//!
+//! `concurrency` has no `--period`: `--algorithm concurrency --limit 10 --max-hold 60s`.
 //!
 //! Under `redisson` a key is the name of a limiter, and times are truncated to milliseconds.
 //! `"op":"release"` releases permits, whichever line took them, and `"op":"available"` returns how
@@ -34,6 +37,7 @@
 //! {"line":2,"verdict":"deny","retry_after_us":200000,"remaining":0,"reset_after_us":1000000}
 //! {"line":5,"verdict":"done","refunded":5,"remaining":9,"reset_after_us":100000}
 //! {"line":6,"given_back":0,"remaining":10,"reset_after_us":0}
+//! {"line":7,"renewed":true,"remaining":9,"reset_after_us":75000000}
 //! ```
 //!
 //! `--redis` takes what `Pool::connect` takes: `redis://...`, `redis-cluster://...`,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use tower_sluice::Quota;
-use tower_sluice::algorithm::{Budget, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp};
+use tower_sluice::algorithm::{
+    Budget, Concurrency, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+};
 use tower_sluice_policies::parse_duration;
 
 use crate::Stop;
@@ -15,12 +17,12 @@ pub(crate) struct Options {
     /// The algorithm.
     #[arg(long, value_enum)]
     pub(crate) algorithm: Name,
-    /// The units in a period.
+    /// The units in a period. concurrency: the units at the same time.
     #[arg(long)]
     pub(crate) limit: u64,
-    /// The period, such as 250us, 500ms, 1s or 7d.
+    /// The period, such as 250us, 500ms, 1s or 7d. Not of concurrency.
     #[arg(long, value_parser = parse_duration)]
-    pub(crate) period: Duration,
+    period: Option<Duration>,
     /// The most units that may go at once [default: the limit].
     #[arg(long)]
     pub(crate) burst: Option<u64>,
@@ -30,7 +32,7 @@ pub(crate) struct Options {
     /// The longest wait that the algorithm reserves.
     #[arg(long, value_parser = horizon, default_value = "60s")]
     pub(crate) horizon: Duration,
-    /// budget: how long a charge is held at least, unless a line settles it [default: 60s].
+    /// budget, concurrency: how long a charge is held at least, unless a line settles it [default: 60s].
     #[arg(long, value_parser = horizon)]
     max_hold: Option<Duration>,
     /// sliding_window: the cells of a period.
@@ -71,6 +73,7 @@ pub(crate) struct Options {
 pub(crate) enum Name {
     TokenBucket,
     Budget,
+    Concurrency,
     FixedWindow,
     SlidingLog,
     SlidingWindow,
@@ -89,16 +92,28 @@ enum Start {
 impl Options {
     /// The quota of lines that bring none.
     pub(crate) fn quota(&self) -> Result<Quota, Stop> {
-        let quota = Quota::try_new(self.limit, self.period)
-            .and_then(|quota| quota.try_burst(self.burst.unwrap_or(self.limit)));
+        let quota = match self.period {
+            None => Quota::try_at_once(self.limit),
+            Some(period) => Quota::try_new(self.limit, period)
+                .and_then(|quota| quota.try_burst(self.burst.unwrap_or(self.limit))),
+        };
         quota.map_err(|error| Stop::Asked(format!("--limit, --period, --burst: {error}")))
     }
 
     /// Fails if an option is not for the algorithm.
     pub(crate) fn check(&self) -> Result<(), Stop> {
-        use Name::{Budget, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp};
+        use Name::{
+            Budget, Concurrency, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+        };
+        if (self.algorithm == Concurrency) == self.period.is_some() {
+            let needs = if self.period.is_none() { "needs --period" } else { "has no --period" };
+            return Err(Stop::Asked(format!("this algorithm {needs}")));
+        }
+        if self.algorithm == Concurrency && self.burst.is_some() {
+            return Err(Stop::Asked(String::from("--burst is not for this algorithm")));
+        }
         let options: [(&str, bool, &[Name]); 8] = [
-            ("--max-hold", self.max_hold.is_some(), &[Budget]),
+            ("--max-hold", self.max_hold.is_some(), &[Budget, Concurrency]),
             ("--cells", self.cells.is_some(), &[SlidingWindow]),
             ("--anchored", self.anchored, &[FixedWindow]),
             ("--warm-up", self.warm_up.is_some(), &[SmoothWarmingUp]),
@@ -118,6 +133,11 @@ impl Options {
     pub(crate) fn budget(&self, quota: Quota) -> Budget {
         let budget = Budget::new(quota).horizon(self.horizon);
         self.max_hold.map_or(budget, |time| budget.max_hold(time))
+    }
+
+    pub(crate) fn concurrency(&self, quota: Quota) -> Concurrency {
+        let limit = Concurrency::of(quota).horizon(self.horizon);
+        self.max_hold.map_or(limit, |time| limit.max_hold(time))
     }
 
     pub(crate) fn fixed_window(&self, quota: Quota) -> FixedWindow {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, fs, process};
 
 use tower_sluice::algorithm::{Algorithm, InLua, SlidingCounter, SlidingLog, TokenBucket};
-use tower_sluice::future::Settlement;
+use tower_sluice::future::{Renewal, Settlement};
 use tower_sluice::limiter::{Operation, Reservation};
 use tower_sluice::{
     Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Pool, Quota, Redis,
@@ -34,6 +34,9 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
                 .await
         }
         Name::Budget => decide(options, options.budget(quota), options.max_wait(bucket)).await,
+        Name::Concurrency => {
+            decide(options, options.concurrency(quota), options.max_wait(bucket)).await
+        }
         Name::FixedWindow => {
             decide(options, options.fixed_window(quota), options.max_wait(bucket)).await
         }
@@ -125,6 +128,10 @@ impl<A: Algorithm> Limiter for InProcess<A> {
         self.0.settle(reservation, actual)
     }
 
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal> {
+        self.0.renew(reservation)
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         self.0.operate(operation, charge)
     }
@@ -198,6 +205,7 @@ impl<G: Gate> Replay<G> {
                 };
                 return self.settle(&line, used).await;
             }
+            Op::Renew => return self.renew(&line).await,
             _ => {}
         }
         let Some(key) = &line.key else { return Err(self.wrong("it has no key")) };
@@ -244,11 +252,34 @@ impl<G: Gate> Replay<G> {
         Ok(told)
     }
 
-    async fn settle(&mut self, line: &Line<'_>, used: u64) -> Result<Told, Stop> {
+    /// Returns the place of the line before that a line is about.
+    fn of(&self, line: &Line<'_>) -> Result<usize, Stop> {
         let Some(of) = line.of else { return Err(self.wrong("a refund without \"of\"")) };
-        let Some(past) = of.checked_sub(1).and_then(|of| self.past.get_mut(of)) else {
-            return Err(self.wrong("\"of\" names no line before it"));
+        let place = of.checked_sub(1).filter(|of| *of < self.past.len());
+        place.ok_or_else(|| self.wrong("\"of\" names no line before it"))
+    }
+
+    async fn renew(&mut self, line: &Line<'_>) -> Result<Told, Stop> {
+        let place = self.of(line)?;
+        let number = self.past.len() + 1;
+        let past = &mut self.past[place];
+        let (key, quota) = (Arc::clone(&past.key), past.quota);
+        let renewed = match past.reservation.as_mut().map(|one| self.gate.renew(one)) {
+            Some(Some(renewal)) => renewal.await,
+            Some(None) => Err(Error::new(ErrorKind::Request, "this algorithm holds nothing")),
+            None => Ok(false),
         };
+        let told = match (renewed, self.gate.check(&charge(&key, quota).cost(0)).await) {
+            (Ok(is_held), Ok(since)) => Told::renewed(number, is_held, &since),
+            (Err(error), _) | (_, Err(error)) => self.told(number, error)?,
+        };
+        self.past.push(Past { key, quota, reservation: None });
+        Ok(told)
+    }
+
+    async fn settle(&mut self, line: &Line<'_>, used: u64) -> Result<Told, Stop> {
+        let place = self.of(line)?;
+        let past = &mut self.past[place];
         let (key, quota, reservation) =
             (Arc::clone(&past.key), past.quota, past.reservation.take());
         let units = match reservation {
@@ -301,6 +332,9 @@ impl<G: Gate> Replay<G> {
 
 /// Returns why a line does not suit the algorithm, if it does not.
 fn foreign(line: &Line<'_>, has_quota: bool, algorithm: Name) -> Option<&'static str> {
+    if algorithm == Name::Concurrency && line.period.or(line.burst).is_some() {
+        return Some("a limit of concurrency has no period and no burst");
+    }
     match (algorithm == Name::Redisson, line.op) {
         (true, Op::Penalize) => Some("redisson takes nothing without asking"),
         (true, _) if has_quota => Some("a limiter of redisson has a rate of its own"),

@@ -17,11 +17,11 @@ pub(crate) struct Line<'a> {
     pub(crate) cost: Option<u64>,
     pub(crate) max_wait: Option<u64>,
     limit: Option<u64>,
-    period: Option<u64>,
-    burst: Option<u64>,
+    pub(crate) period: Option<u64>,
+    pub(crate) burst: Option<u64>,
     #[serde(default)]
     pub(crate) op: Op,
-    /// The line, counted from 1, whose charge is refunded or settled.
+    /// The line, counted from 1, whose charge is refunded, settled or renewed.
     pub(crate) of: Option<usize>,
     /// The units that it used in the end.
     pub(crate) used: Option<u64>,
@@ -35,6 +35,7 @@ pub(crate) enum Op {
     Peek,
     Refund,
     Settle,
+    Renew,
     Penalize,
     Reset,
     /// redisson: releases permits, whichever line took them.
@@ -50,6 +51,9 @@ impl Line<'_> {
             return Ok(None);
         }
         let limit = self.limit.unwrap_or(common.limit());
+        if common.period().is_zero() {
+            return Quota::try_at_once(limit).map(Some);
+        }
         let period = self.period.map_or(common.period(), Duration::from_micros);
         let burst = self.burst.or(self.limit).unwrap_or(common.burst_size());
         Quota::try_new(limit, period)?.try_burst(burst).map(Some)
@@ -60,7 +64,7 @@ impl Line<'_> {
 #[derive(Debug, Serialize)]
 pub(crate) struct Told {
     pub(crate) line: usize,
-    /// Absent of a settlement.
+    /// Absent of a settlement and of a renewal.
     #[serde(skip_serializing_if = "Verdict::is_settled")]
     pub(crate) verdict: Verdict,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,6 +75,8 @@ pub(crate) struct Told {
     pub(crate) refunded: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) given_back: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renewed: Option<bool>,
     remaining: Option<u64>,
     reset_after_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +116,7 @@ impl Told {
             retry_after_us: retry_after.map(micros),
             refunded: None,
             given_back: None,
+            renewed: None,
             remaining: decision.remaining(),
             reset_after_us: decision.reset_after().map(micros),
             error: None,
@@ -126,6 +133,11 @@ impl Told {
         Self { verdict: Verdict::Settled, given_back: Some(units), ..Self::done(line, since) }
     }
 
+    /// A renewal, and the state of the key afterwards.
+    pub(crate) fn renewed(line: usize, is_held: bool, since: &Decision) -> Self {
+        Self { verdict: Verdict::Settled, renewed: Some(is_held), ..Self::done(line, since) }
+    }
+
     /// An operation without a decision, and the state of the key afterwards.
     pub(crate) fn done(line: usize, since: &Decision) -> Self {
         let told = Self::decided(line, since);
@@ -140,6 +152,7 @@ impl Told {
             retry_after_us: None,
             refunded: None,
             given_back: None,
+            renewed: None,
             remaining: None,
             reset_after_us: None,
             error: Some(error),

@@ -209,8 +209,8 @@ impl Algorithm for AnyAlgorithm {
         dispatch!(AnyRule, rule, |A, rule| <A as Algorithm>::horizon(rule))
     }
 
-    fn holds(rule: &AnyRule) -> bool {
-        dispatch!(AnyRule, rule, |A, rule| A::holds(rule))
+    fn hold_time(rule: &AnyRule) -> Option<i64> {
+        dispatch!(AnyRule, rule, |A, rule| A::hold_time(rule))
     }
 
     fn max_wait(rule: &AnyRule, state: Option<&AnyState>, now: i64, cost: i64) -> i64 {

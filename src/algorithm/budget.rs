@@ -282,8 +282,8 @@ impl Algorithm for Budget {
         })
     }
 
-    fn holds(_: &Rule) -> bool {
-        true
+    fn hold_time(rule: &Rule) -> Option<i64> {
+        Some(rule.max_hold)
     }
 
     fn max_wait(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {

@@ -26,13 +26,17 @@ const PAUSE: i64 = 1_000_000;
 
 /// Admits at most `limit` units at the same time: requests in flight for a key, over all processes.
 ///
-/// A charge holds its units from its admission until they are released. Release them by
-/// [`settle`](crate::Limiter::settle) with 0 units.
+/// A charge holds its units from its admission until they are released: by the drop of a
+/// [`Hold`](crate::limiter::Hold), or by [`settle`](crate::Limiter::settle) with 0 units.
 ///
 /// **Bound.** The units of holds that are neither released nor older than
-/// [`max_hold`](Concurrency::max_hold) sum to at most `limit`, at every instant.
+/// [`max_hold`](Concurrency::max_hold), since their charge or last
+/// [renewal](crate::Limiter::renew), sum to at most `limit`, at every instant.
 ///
-/// **Cost.** An instant and five counts for each key: see the table below.
+/// **Cost.** An instant and five counts for each key, however many requests hold units. With a name
+/// of one letter that is 80 bytes in Redis. A sorted set of permits, as Redisson has, takes 112
+/// bytes for one permit of 32 letters, 5,168 for 100, and 134,760 for 1,000. It is exact to the
+/// millisecond; eras hold a dead process's units for up to a quarter longer.
 ///
 /// **Source.** Stripe's limiter of concurrent requests, and the expirable semaphore of Redisson.
 ///
@@ -42,10 +46,12 @@ const PAUSE: i64 = 1_000_000;
 ///
 /// # Release every charge
 ///
-/// A [layer](crate::RateLimitLayer) releases a request when the inner service has answered, and
-/// gives back a caller that leaves before. [`acquire`](crate::LimiterExt::acquire) and
+/// A [layer](crate::RateLimitLayer) releases a request when the inner service has answered, has
+/// failed or panicked, or when the caller has left. With
+/// [`settle_later(WithBody)`](crate::RateLimitLayer::settle_later) it releases it when the body of
+/// the response has ended or was dropped. [`acquire`](crate::LimiterExt::acquire) and
 /// [`check`](crate::Limiter::check) return the decision to their caller, who must settle its
-/// reservation.
+/// reservation, or [hold](crate::LimiterExt::hold) it in a guard.
 ///
 /// A settlement releases all units of the charge, however many were used, since a limit of
 /// concurrency has nothing to spend. `given_back` of [`Settled`](crate::future::Settled) is the
@@ -240,8 +246,8 @@ impl Algorithm for Concurrency {
         })
     }
 
-    fn holds(_: &Rule) -> bool {
-        true
+    fn hold_time(rule: &Rule) -> Option<i64> {
+        Some(rule.width * ERAS)
     }
 
     fn max_wait(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {

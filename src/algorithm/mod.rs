@@ -246,12 +246,18 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Self::horizon(rule)
     }
 
-    /// Returns true if the units of a charge are held until it is settled. Then it must be settled
-    /// even if it used all of its units.
+    /// Returns the shortest time, in µs, for which the units of a charge are held until it is
+    /// settled. Then it must be settled even if it used all of its units. `None`: it holds nothing.
+    #[inline]
+    fn hold_time(rule: &Self::Rule) -> Option<i64> {
+        let _ = rule;
+        None
+    }
+
+    /// Returns true if the units of a charge are held until it is settled.
     #[inline]
     fn holds(rule: &Self::Rule) -> bool {
-        let _ = rule;
-        false
+        Self::hold_time(rule).is_some()
     }
 
     /// Returns the wait of a charge of this cost when nothing was taken before, in µs. A charge
@@ -395,6 +401,26 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let units = Self::apply_refund(rule, &mut clamped, now, refund)?;
         *state = clamped;
         Some(units)
+    }
+
+    /// Holds the units of a reservation as if they were charged now: the twin of the operation
+    /// `renew`. Returns the mark that settles them from now on, and false if they were no longer
+    /// held.
+    fn renew(
+        rule: &Self::Rule,
+        state: &mut Option<Self::State>,
+        now: i64,
+        cost: i64,
+        mark: &Mark,
+    ) -> (Mark, bool) {
+        let released = Self::refund(rule, state, now, &Refund::of_all(cost, mark));
+        if !Self::holds(rule) || released.is_none() {
+            return (mark.clone(), false);
+        }
+        let take = Take { at: now, cost, now, has_others: false };
+        let (next, mark) = Self::consume(rule, state.take(), take);
+        *state = Some(next);
+        (mark, true)
     }
 
     /// Settles a reservation: gives back the units of `refund`, or takes more if they are below 0.

@@ -149,8 +149,8 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         longest.map_or(0, |(_, allowed)| allowed.min(Self::horizon(rule)))
     }
 
-    fn holds(rule: &Self::Rule) -> bool {
-        rule.iter().any(|member| A::holds(&member.rule))
+    fn hold_time(rule: &Self::Rule) -> Option<i64> {
+        rule.iter().filter_map(|member| A::hold_time(&member.rule)).min()
     }
 
     fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
@@ -306,6 +306,32 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         let units = settled.iter().map(|one| one.unwrap_or(refund.units.min(0)));
         let most = if refund.units < 0 { units.min() } else { units.max() };
         most.filter(|_| settled.iter().any(Option::is_some))
+    }
+
+    /// Renews what each member holds. True if all of them still held their units.
+    fn renew(
+        rule: &Self::Rule,
+        state: &mut Option<Self::State>,
+        now: i64,
+        cost: i64,
+        mark: &Mark,
+    ) -> (Mark, bool) {
+        let mut all = state.is_some();
+        let mut states = state.take().unwrap_or_default();
+        states.resize(rule.len(), None);
+        let members = rule.iter().zip(&mut states).enumerate();
+        let marks = members.map(|(index, (member, own))| {
+            let mark = mark.of(index);
+            if !A::holds(&member.rule) {
+                return mark;
+            }
+            let (mark, is_held) = A::renew(&member.rule, own, now, member.cost(cost), &mark);
+            all &= is_held;
+            mark
+        });
+        let marks: Vec<_> = marks.collect();
+        *state = states.iter().any(Option::is_some).then_some(states);
+        (marks.into(), all)
     }
 
     /// Settles each member on its own. A member that does not hold units takes more even if its key

@@ -446,6 +446,11 @@ impl Decision {
         self.details_mut().by_wrappers.get_or_insert_default()
     }
 
+    /// Returns true if one of the limits counts units [at once](crate::Quota::at_once).
+    pub(crate) fn is_at_once(&self) -> bool {
+        self.policies().any(|policy| policy.quota().period().is_zero())
+    }
+
     /// Turns an [`Outcome::Retry`] into a denial, since no time to wait is left.
     pub(crate) fn without_retry(mut self) -> Self {
         if let Outcome::Retry(pause) = self.outcome {

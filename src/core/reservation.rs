@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::mem;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::core::charge::Key;
 use crate::core::mark::Mark;
 use crate::core::quota::Quotas;
-use crate::core::waiters::Turn;
+use crate::core::waiters::{RenewedMark, Turn};
 
 /// The record of the units that an admission took. Its holder may settle it, once.
 ///
@@ -139,6 +140,30 @@ impl Reservation {
         }
     }
 
+    /// A copy of the units of a reservation that is renewed, and their mark, which a renewal sets.
+    pub(crate) fn renewing(&mut self) -> Option<(ReservedUnits, Arc<RenewedMark>)> {
+        let mark = Arc::new(RenewedMark::new(self.mark()?));
+        let payload = mem::replace(&mut self.payload, Payload::Other(Box::new(())));
+        let reserved = match payload {
+            Payload::Reserved(reserved) => reserved,
+            Payload::InLine(in_line) => in_line.0,
+            Payload::Other(_) => return None,
+        };
+        let key = Key::Owned(reserved.key.as_str().to_owned());
+        let copy = ReservedUnits { key, quota: reserved.quota.clone(), mark: mark.get() };
+        self.payload = Payload::InLine(Box::new((reserved, Arc::clone(&mark) as Arc<dyn Turn>)));
+        Some((copy, mark))
+    }
+
+    /// The mark that settles it. `None` if it belongs to another store.
+    fn mark(&self) -> Option<Mark> {
+        match &self.payload {
+            Payload::Reserved(reserved) => Some(reserved.mark.clone()),
+            Payload::InLine(in_line) => in_line.1.mark().or_else(|| Some(in_line.0.mark.clone())),
+            Payload::Other(_) => None,
+        }
+    }
+
     /// The same reservation of a wait with this place in line.
     pub(crate) fn in_line(self, turn: Arc<dyn Turn>) -> Self {
         match self.payload {
@@ -181,6 +206,14 @@ impl Reservation {
     pub fn payload<T: Any>(&self) -> Option<&T> {
         match &self.payload {
             Payload::Other(payload) => payload.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// The payload, to change it, if it is a `T`.
+    pub(crate) fn payload_mut<T: Any>(&mut self) -> Option<&mut T> {
+        match &mut self.payload {
+            Payload::Other(payload) => payload.downcast_mut(),
             _ => None,
         }
     }

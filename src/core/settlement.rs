@@ -5,6 +5,7 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use crate::core::sync::{Mutex, lock};
 use crate::core::{Error, ErrorKind};
@@ -73,6 +74,40 @@ impl Settled {
         }
     }
 }
+
+/// A renewal of a [hold](crate::Limiter::renew): a future of true if the units were still held. It
+/// does nothing until it is polled.
+#[must_use = "nothing is renewed until it is awaited"]
+pub struct Renewal {
+    max_hold: Duration,
+    renewed: Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>,
+}
+
+impl Renewal {
+    /// A renewal of units that are held for this time at least, for limiters of your own.
+    pub fn new(
+        max_hold: Duration,
+        renewed: impl Future<Output = Result<bool, Error>> + Send + 'static,
+    ) -> Self {
+        Self { max_hold, renewed: Box::pin(renewed) }
+    }
+
+    /// The shortest time for which the units are held without another renewal.
+    #[must_use]
+    pub fn max_hold(&self) -> Duration {
+        self.max_hold
+    }
+}
+
+impl Future for Renewal {
+    type Output = Result<bool, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.renewed.as_mut().poll(cx)
+    }
+}
+
+debug_by_name!([] Renewal: max_hold);
 
 enum State {
     Settled(Result<Settled, Error>),

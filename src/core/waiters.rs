@@ -35,6 +35,45 @@ pub(crate) trait Turn: Waiters {
     fn mark(&self) -> Option<Mark>;
 }
 
+/// The mark of a reservation whose hold is renewed.
+pub(crate) struct RenewedMark(Mutex<Mark>);
+
+impl RenewedMark {
+    pub(crate) fn new(mark: Mark) -> Self {
+        Self(Mutex::new(mark))
+    }
+
+    /// The mark of the last renewal.
+    pub(crate) fn get(&self) -> Mark {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set(&self, mark: Mark) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = mark;
+    }
+}
+
+/// It waits in no line.
+impl Waiters for RenewedMark {
+    fn add(&self) -> usize {
+        0
+    }
+
+    fn remove(&self) -> Option<Duration> {
+        None
+    }
+}
+
+impl Turn for RenewedMark {
+    fn leave(&self) -> Option<Settlement> {
+        None
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        Some(self.get())
+    }
+}
+
 /// Waits in both lines.
 impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
     fn add(&self) -> usize {

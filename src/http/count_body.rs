@@ -62,6 +62,12 @@ impl<B, F> CountedBody<B, F> {
         let bill = unsettled.map(|unsettled| SettleGuard::new(Some(unsettled)));
         Self { body, count, bill }
     }
+
+    /// Begins with the full cost, for a body that settles what was charged.
+    pub(super) fn at_full_cost(mut self) -> Self {
+        self.bill.iter_mut().for_each(SettleGuard::add_cost);
+        self
+    }
 }
 
 impl<B, F> Body for CountedBody<B, F>

@@ -25,6 +25,27 @@ impl<B, C> SettleLater<Request<B>, Response<C>> for Later<InHandler> {
     }
 }
 
+/// Settles what was charged when the body of the response has ended, or was dropped: see
+/// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later).
+///
+/// It is for a [`Concurrency`](crate::algorithm::Concurrency): a request counts while its body runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WithBody;
+
+impl<B, C: Body> SettleLater<Request<B>, Response<C>> for Later<WithBody> {
+    type Response = Response<CountedBody<C, fn(&Frame<C::Data>) -> u64>>;
+
+    fn hand_out(&self, decision: &mut Decision, request: &mut Request<B>) -> Option<SettleHandle> {
+        hand_out(self, decision, request)
+    }
+
+    fn respond(&self, response: Response<C>, decision: Option<&mut Decision>) -> Self::Response {
+        let unsettled = decision.and_then(|decision| self.take(decision));
+        let nothing: fn(&Frame<C::Data>) -> u64 = |_| 0;
+        response.map(|body| CountedBody::new(body, nothing, unsettled).at_full_cost())
+    }
+}
+
 impl<B, C, F> SettleLater<Request<B>, Response<C>> for Later<F>
 where
     C: Body,

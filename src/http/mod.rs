@@ -31,7 +31,7 @@ pub use client_ip::by_client_ip;
 pub use client_ip::{ClientAddr, ClientIp, FindPeer, KnownPeers, PeerAddr};
 pub use count_body::{CountedBody, count_bytes};
 pub use drain_refused::DrainRefused;
-pub use hand_out::InHandler;
+pub use hand_out::{InHandler, WithBody};
 pub use head::{ByHead, Head, by_head};
 pub use headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 pub use http_refusal::HttpRefusal;

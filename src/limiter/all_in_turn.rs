@@ -12,7 +12,7 @@ use super::combination::in_turn::{EachAlone, Rules, decide, operate};
 use super::futures::BoxedFuture;
 use super::{Boxed, Limiter, MemberCharges, Operation, Parts};
 use crate::core::reservation::{Owner, Reservation};
-use crate::core::settlement::Settlement;
+use crate::core::settlement::{Renewal, Settlement};
 use crate::core::{Charge, Decision, Error, ErrorKind};
 
 /// Asks several limiters one after another, all or nothing: a limit per user *and* one for all
@@ -246,6 +246,10 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
         let (cost, charged) = (reservation.cost(), reservation.charged);
         let settled = HeldReservations::of(reservation)?.settle_stated(self.owner, cost, actual);
         settled.map_err(|unsettled| unsettled.with_charged(charged))
+    }
+
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal> {
+        HeldReservations::renew(self.owner, reservation)
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {

@@ -34,7 +34,7 @@ impl Boxed {
 impl Limiter for Boxed {
     type Future = BoxedFuture;
 
-    pass_on!(check, check_keyless, settle, keys, operate);
+    pass_on!(check, check_keyless, settle, renew, keys, operate);
 }
 
 impl fmt::Debug for Boxed {
@@ -59,7 +59,7 @@ where
         Box::pin(self.inner.check(charge))
     }
 
-    pass_on!(check_keyless, settle, keys);
+    pass_on!(check_keyless, settle, renew, keys);
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
         Some(Box::pin(self.inner.operate(operation, charge)?))

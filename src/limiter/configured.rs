@@ -2,18 +2,19 @@
 //! answer to a decision.
 
 use std::borrow::Cow;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::charge_numbers::{check_range, duration, micros};
+use super::charge_numbers::{check_range, duration, micros, units};
 use super::line::{LineId, Lines, Place, ResetsSeen, SettleUnits, Slot};
 use crate::algorithm::{Algorithm, Check, InLua, QuotaAnswer, Ruling, ScriptPart, Verdict};
 use crate::core::charge::Key;
 use crate::core::decision::{DecidedPolicy, Details, Figures, KEEPS_NAME, Origin, distinct_names};
 use crate::core::quota::{CostAndWait, Quota, QuotaError, Quotas};
 use crate::core::reservation::{Owner, Reservation, ReservedUnits};
-use crate::core::settlement::Settlement;
-use crate::core::waiters::Turn;
+use crate::core::settlement::{Renewal, Settlement};
+use crate::core::waiters::{RenewedMark, Turn};
 use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// A limiter's algorithm, with its names and the rule of its quota.
@@ -181,6 +182,25 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         settle(&reserved, cost).map_err(|_| self.reservation(cost, reserved).with_charged(charged))
     }
 
+    /// Makes the renewal of a reservation of this limiter. `renew` renews units, of which it gets
+    /// the cost and the mark.
+    pub(crate) fn renew<F>(
+        &self,
+        reservation: &mut Reservation,
+        renew: impl FnOnce(ReservedUnits, i64, Arc<RenewedMark>) -> F,
+    ) -> Option<Renewal>
+    where
+        F: Future<Output = Result<bool, Error>> + Send + 'static,
+    {
+        let max_hold = A::hold_time(&self.own_rule)?;
+        if reservation.owner() != self.owner {
+            return None;
+        }
+        let cost = units(reservation.cost());
+        let (reserved, mark) = reservation.renewing()?;
+        Some(Renewal::new(duration(max_hold), renew(reserved, cost, mark)))
+    }
+
     /// Gives a decision with a reserved wait its place in the line of a key, whose slots `store`
     /// takes back. `known` was read before the store was asked: see [`Lines::known`].
     #[inline]
@@ -252,7 +272,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
     #[inline]
     fn reservation(&self, cost: u64, reserved: ReservedUnits) -> Reservation {
-        Reservation::of_reserved(self.owner, cost, reserved).with_held(A::holds(&self.own_rule))
+        Reservation::of_reserved(self.owner, cost, reserved).with_held(self.holds())
     }
 
     /// Returns it with the same name and owner, and another algorithm.
@@ -313,6 +333,11 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     pub(crate) fn keeping_names(mut self) -> Self {
         self.policies.iter_mut().for_each(|(place, _)| *place = KEEPS_NAME);
         self
+    }
+
+    /// Returns true if the units of a charge are held until it is settled.
+    pub(crate) fn holds(&self) -> bool {
+        A::holds(&self.own_rule)
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::futures::{AcquireFuture, OperationFuture};
 use super::inspect::Closure;
 use super::{
-    Boxed, Breaker, DenyCache, Described, Description, Fallback, Inspect, Lease, Limiter,
+    Boxed, Breaker, DenyCache, Described, Description, Fallback, Hold, Inspect, Lease, Limiter,
     Operation, OrElse, Shadow, Switch, SwitchMode, Timeout, WithBreaker, WithSwitch, Wrapped,
 };
 use crate::core::decision::Done;
@@ -318,6 +318,16 @@ pub trait LimiterExt: Limiter + Sized {
     /// As [`settle`](Limiter::settle).
     fn refund(&self, reservation: Reservation) -> Result<Settlement, Reservation> {
         self.settle(reservation, 0)
+    }
+
+    /// Holds the units of an admission until the returned guard is dropped, and renews them while
+    /// it lives: for a [`Concurrency`](crate::algorithm::Concurrency). See [`Hold`].
+    #[doc(alias("permit", "semaphore", "guard"))]
+    fn hold(&self, reservation: Reservation) -> Hold
+    where
+        Self: Clone + Send + Sync + 'static,
+    {
+        Hold::new(Arc::new(self.clone()), reservation)
     }
 
     /// Takes units even if they do not fit: against abuse. For the final cost of a request, use

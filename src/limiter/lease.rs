@@ -193,7 +193,7 @@ where
         LeaseFuture::starting(leases, charge.clone())
     }
 
-    pass_on!(self.leases.inner, of self: check_keyless, keys);
+    pass_on!(self.leases.inner, of self: check_keyless, renew, keys);
 
     /// Puts unused units back into the lease, or refunds them with the rest of the lease. Takes
     /// missing units from a lease, or from the inner limiter.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Operation;
 use crate::core::reservation::Reservation;
-use crate::core::settlement::Settlement;
+use crate::core::settlement::{Renewal, Settlement};
 use crate::core::{Charge, Decision, Error};
 
 /// Decides if a charge may pass.
@@ -170,6 +170,25 @@ pub trait Limiter {
         Err(reservation)
     }
 
+    /// Renews the hold of a reservation: its units count as charged now. For admissions that
+    /// last longer than the [`max_hold`](crate::algorithm::Concurrency::max_hold) of a
+    /// [`Concurrency`](crate::algorithm::Concurrency) or a
+    /// [`Budget`](crate::algorithm::Budget).
+    ///
+    /// The [`Renewal`] is a future of true if the units were still held. False if their time was
+    /// over, or the key was reset: nothing is held any more. Await it before you settle the
+    /// reservation, or renew it again. If its answer gets lost, the store may have renewed the
+    /// units: then a settlement no longer finds them, and they count until `max_hold` is over.
+    ///
+    /// A [`Hold`](crate::limiter::Hold) renews itself.
+    ///
+    /// `None` if nothing of this reservation can be renewed: it belongs to another limiter, or
+    /// holds nothing. That is the default.
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal> {
+        let _ = reservation;
+        None
+    }
+
     /// The number of keys that each charge must have. `None`: it depends, or is not known.
     #[doc(hidden)]
     fn keys(&self) -> Option<usize> {
@@ -209,5 +228,5 @@ where
 impl<L: Limiter + ?Sized> Limiter for Arc<L> {
     type Future = L::Future;
 
-    pass_on!((**self), of self: check, check_keyless, settle, keys, operate);
+    pass_on!((**self), of self: check, check_keyless, settle, renew, keys, operate);
 }

@@ -24,7 +24,7 @@ use super::{Limiter, Operation};
 use crate::algorithm::{Algorithm, IntoAlgorithm};
 use crate::core::quota::QuotaError;
 use crate::core::reservation::Reservation;
-use crate::core::settlement::Settlement;
+use crate::core::settlement::{Renewal, Settlement};
 use crate::core::{Charge, Decision, Error};
 
 /// The default of the most live keys.
@@ -205,6 +205,15 @@ impl<A: Algorithm> Limiter for Memory<A> {
         self.store.named.settle(reservation, actual, |reserved, cost| {
             // It fails if the clock is out of range, or if the key is gone and the memory is full.
             self.store.settle(reserved, cost, actual).map(|settled| Settlement::from(Ok(settled)))
+        })
+    }
+
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal> {
+        let store = Arc::clone(&self.store);
+        self.store.named.renew(reservation, |reserved, cost, mark| async move {
+            let (next, is_held) = store.renew(&reserved, cost, &mark.get())?;
+            mark.set(next);
+            Ok(is_held)
         })
     }
 

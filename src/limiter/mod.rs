@@ -53,6 +53,7 @@ pub(crate) mod configured;
 mod deny_cache;
 mod describe;
 mod ext;
+pub(crate) mod hold;
 mod inspect;
 mod lease;
 #[expect(clippy::module_inception, reason = "the trait, alone")]
@@ -81,6 +82,7 @@ pub use combination::{MemberCharges, Parts};
 pub use deny_cache::DenyCache;
 pub use describe::{Described, Description};
 pub use ext::LimiterExt;
+pub use hold::Hold;
 pub use inspect::Inspect;
 pub use lease::Lease;
 pub use limiter::Limiter;

@@ -11,7 +11,7 @@ use super::timeout::after_other_calls;
 use super::{Limiter, Operation};
 use crate::core::decision::Origin;
 use crate::core::reservation::Reservation;
-use crate::core::settlement::Settlement;
+use crate::core::settlement::{Renewal, Settlement};
 use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 use crate::observe::FallbackWatch;
 
@@ -163,6 +163,11 @@ where
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let settled = self.inner.settle(reservation, actual);
         settled.or_else(|reservation| self.standby.fallback.limiter().settle(reservation, actual))
+    }
+
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal> {
+        let renewal = self.inner.renew(reservation);
+        renewal.or_else(|| self.standby.fallback.limiter().renew(reservation))
     }
 
     /// Operates on the inner limiter: the fallback has separate counts.

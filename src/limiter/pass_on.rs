@@ -25,6 +25,14 @@ macro_rules! pass_on {
             $inner.settle(reservation, actual)
         }
     };
+    (@renew $self:ident $inner:expr) => {
+        fn renew(
+            &$self,
+            reservation: &mut crate::core::reservation::Reservation,
+        ) -> Option<crate::core::settlement::Renewal> {
+            $inner.renew(reservation)
+        }
+    };
     (@keys $self:ident $inner:expr) => {
         fn keys(&$self) -> Option<usize> {
             $inner.keys()

@@ -64,7 +64,7 @@ impl<L: Limiter> Limiter for Timeout<L> {
         TimeoutFuture::new(self.inner.check(&charge), backstop)
     }
 
-    pass_on!(check_keyless, settle, keys);
+    pass_on!(check_keyless, settle, renew, keys);
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let (charge, backstop) = self.with_backstop(charge);

@@ -120,7 +120,7 @@ impl<L: Limiter, A: Around> Limiter for Wrapped<L, A> {
         self.around.settle(reservation, actual, settle)
     }
 
-    pass_on!(keys);
+    pass_on!(renew, keys);
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let open = match self.around.open_operation(operation, charge) {

@@ -247,6 +247,8 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
         self.in_turn.settle(reservation, actual)
     }
 
+    pass_on!(self.in_turn, of self: renew);
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
         let in_turn = |charges| {
             let each = self.in_turn.operate_each(operation, charges);

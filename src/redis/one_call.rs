@@ -7,8 +7,8 @@ use super::redis_limiter::Redis;
 use super::script::{key_suffixes, local_names};
 use crate::algorithm::{AnyAlgorithm, InLua};
 use crate::core::quota::QuotaError;
-use crate::core::reservation::Reservation;
-use crate::core::settlement::Settlement;
+use crate::core::reservation::{Owner, Reservation};
+use crate::core::settlement::{Renewal, Settlement};
 use crate::core::{Charge, Error, ErrorKind};
 use crate::limiter::charge_numbers::one_key;
 use crate::limiter::combination::at_once::{AtATime, AtOnce, Connecting, Together};
@@ -175,9 +175,7 @@ impl AtOnce for OneCall {
         reservation: Reservation,
         actual: &dyn Fn(usize, u64) -> u64,
     ) -> Result<Settlement, Reservation> {
-        let both = [self.alike.get(), self.each.get().and_then(Option::as_ref)];
-        let is_own = |one: &&Redis<_>| one.inner.named.owner == reservation.owner();
-        let Some(one) = both.into_iter().flatten().find(is_own) else { return Err(reservation) };
+        let Some(one) = self.of_owner(reservation.owner()) else { return Err(reservation) };
         let (list, cost) = (&one.inner.named, reservation.cost());
         let used = actual(0, cost);
         let is_one = (1..self.places.len()).all(|index| actual(index, cost) == used);
@@ -190,6 +188,18 @@ impl AtOnce for OneCall {
                 Ok(settle_each(stores.zip(suffixes), (cost, reserved), &list.quota, actual))
             }),
         }
+    }
+
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal> {
+        self.of_owner(reservation.owner())?.renew(reservation)
+    }
+}
+
+impl OneCall {
+    /// Returns the limiter of all members that has this owner.
+    fn of_owner(&self, owner: Owner) -> Option<&Redis<Vec<AnyAlgorithm>>> {
+        let both = [self.alike.get(), self.each.get().and_then(Option::as_ref)];
+        both.into_iter().flatten().find(|one| one.inner.named.owner == owner)
     }
 }
 

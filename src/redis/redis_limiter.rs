@@ -25,7 +25,7 @@ use crate::core::decision::Origin;
 use crate::core::mark::Births;
 use crate::core::quota::{QuotaError, Quotas};
 use crate::core::reservation::{Reservation, ReservedUnits};
-use crate::core::settlement::Settlement;
+use crate::core::settlement::{Renewal, Settlement};
 use crate::core::{Charge, Decision, Error};
 use crate::limiter::charge_numbers::{block_time, one_key, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, expect_valid_quota};
@@ -236,6 +236,21 @@ impl<A: InLua> Limiter for Redis<A> {
         self.inner.named.settle(reservation, actual, settle)
     }
 
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal> {
+        let inner = Arc::clone(&self.inner);
+        self.inner.named.renew(reservation, |reserved, cost, mark| async move {
+            let op = Op::Renew { cost, mark: mark.get() };
+            let request = inner.settling(&reserved, op)?;
+            match inner.send_patiently(request)?.await?.entry {
+                ReplyEntry::Renewed { mark: next, is_held } => {
+                    mark.set(next);
+                    Ok(is_held)
+                }
+                _ => Err(malformed_reply()),
+            }
+        })
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<RedisFuture<A>> {
         Some(self.inner.ask(Some(operation), charge))
     }
@@ -329,6 +344,13 @@ impl<A: InLua> Inner<A> {
         Pending::submit(&self.batcher, queued)
     }
 
+    /// Sends a request that no caller waits for, so that it may take longer.
+    fn send_patiently(&self, request: Request) -> Result<Pending, Error> {
+        let deadline = Instant::now() + self.decision_timeout.max(LATE_REPLY_TIMEOUT);
+        let pool = &self.batcher.config().pool;
+        Pending::submit(&self.batcher, QueuedRequest::without_receiver(pool, request, deadline))
+    }
+
     /// Sends the request that settles a reservation.
     ///
     /// # Errors
@@ -340,7 +362,7 @@ impl<A: InLua> Inner<A> {
         cost: u64,
         actual: u64,
     ) -> Result<Settlement, Error> {
-        let ReservedUnits { key, quota, mark } = reserved;
+        let ReservedUnits { quota, mark, .. } = reserved;
         let rule = self.named.rule(quota.as_ref())?;
         let (cost, actual) = (units(cost), units(actual));
         let op = match actual.cmp(&cost) {
@@ -351,13 +373,20 @@ impl<A: InLua> Inner<A> {
             }
             _ => Op::Refund { units: cost - actual, cost, mark: mark.clone() },
         };
-        let rule = Some(A::arguments(&rule)).filter(|rule| *rule != self.batcher.config().rule);
-        let quota = rule.as_ref().and_then(|_| quota.clone());
-        let request = Request { key: key.as_str().to_owned(), quota, rule, op };
+        let request = self.settling(reserved, op)?;
         let (settler, settlement) = Settlement::begin();
         let patience = self.decision_timeout.max(LATE_REPLY_TIMEOUT);
         self.batcher.settle(request, Instant::now() + patience, settler)?;
         Ok(settlement)
+    }
+
+    /// Makes the request of an operation on the units of a reservation.
+    fn settling(&self, reserved: &ReservedUnits, op: Op) -> Result<Request, Error> {
+        let ReservedUnits { key, quota, .. } = reserved;
+        let rule = A::arguments(&*self.named.rule(quota.as_ref())?);
+        let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
+        let quota = rule.as_ref().and_then(|_| quota.clone());
+        Ok(Request { key: key.as_str().to_owned(), quota, rule, op })
     }
 
     /// Takes a spare slot of this process if the request may use one, and returns its decision.

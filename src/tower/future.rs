@@ -11,11 +11,12 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-pub use crate::core::settlement::{Settled, Settlement, SettlementSender};
+pub use crate::core::settlement::{Renewal, Settled, Settlement, SettlementSender};
 pub use crate::limiter::futures::*;
 #[cfg(feature = "redis")]
 pub use crate::redis::RedisFuture;
 
+use crate::core::reservation::Reservation;
 use crate::core::{Charge, Decision, Refusal};
 use crate::limiter::{Admission, Limiter, Operation};
 use crate::tower::Settle;
@@ -46,8 +47,8 @@ pin_project! {
         for ResponseFuture<S, L, K, R, H, Req>
     {
         fn drop(this: Pin<&mut Self>) {
-            let this = this.project();
-            match this.state.project() {
+            let mut this = this.project();
+            match this.state.as_mut().project() {
                 StateProj::Admitting { admission } => {
                     admission.abandon(&this.shared.limiter, this.decision);
                 }
@@ -55,7 +56,18 @@ pin_project! {
                 StateProj::Readying if this.request.is_some() => {
                     this.shared.settle(this.decision, 0);
                 }
-                _ => {}
+                // The caller left, or the inner service panicked. The handler is dropped first,
+                // since it may settle its units.
+                _ => {
+                    this.state.set(State::Refusing { refusal: None });
+                    if let Some(decision) = this.decision {
+                        take_back(this.handle, decision);
+                        let cost = decision.reservation().map(Reservation::cost);
+                        if let Some(cost) = cost.filter(|_| decision.is_at_once()) {
+                            this.shared.settle(this.decision, cost);
+                        }
+                    }
+                }
             }
         }
     }
@@ -152,10 +164,7 @@ where
                     let mut result = ready!(reply.poll(cx));
                     let settle = match this.decision {
                         Some(decision) => {
-                            let handle = this.handle.take();
-                            if let Some(unsettled) = handle.and_then(|handle| handle.take()) {
-                                decision.put_back(unsettled.reservation);
-                            }
+                            take_back(this.handle, decision);
                             if let Ok(response) = &mut result {
                                 this.shared.respond.annotate(decision, response);
                             }
@@ -196,6 +205,13 @@ where
             };
             this.state.set(next);
         }
+    }
+}
+
+/// Takes back the units that the handler did not take.
+fn take_back(handle: &mut Option<SettleHandle>, decision: &mut Decision) {
+    if let Some(unsettled) = handle.take().and_then(|handle| handle.take()) {
+        decision.put_back(unsettled.reservation);
     }
 }
 

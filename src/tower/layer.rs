@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
 use crate::http::{DrainRefused, HttpResponder};
+use crate::limiter::hold::SettleBy;
 use crate::limiter::{DEFAULT_MAX_WAITERS, Limiter};
 use crate::tower::Settle;
 use crate::tower::service::RateLimit;
@@ -209,6 +210,7 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// |---|---|
     /// | [`InHandler`](crate::respond::InHandler) | what its handler says |
     /// | [`count_bytes`](crate::respond::count_bytes) | the bytes of the response's body |
+    /// | [`WithBody`](crate::respond::WithBody) | what was charged, when the body has ended: for a [`Concurrency`](crate::algorithm::Concurrency) |
     /// | a closure over `&Frame` | the sum of the units that it returns for each frame of the body, of data or trailers |
     ///
     /// **In the handler**: each request has a [`SettleHandle`](crate::respond::SettleHandle) in its
@@ -229,10 +231,16 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// `settle` reads the cost from what the service returns.
     ///
     /// **A caller that leaves before the response** drops no body. So nothing is settled, and the
-    /// whole charge stays. One that leaves after the head, before the first frame, pays nothing. A
+    /// whole charge stays; only units of a [`Concurrency`](crate::algorithm::Concurrency) are
+    /// released. One that leaves after the head, before the first frame, pays nothing. A
     /// [`Budget`](crate::algorithm::Budget) holds the charge at least for its `max_hold`. A
     /// language model may take seconds before its first token: in such a case let the handler
     /// settle.
+    ///
+    /// **While a body runs, held units are renewed**: see [`Hold`](crate::limiter::Hold). The units
+    /// of a connection that is upgraded (101) are released with its response, which has no body. To
+    /// hold them longer, the handler takes them out of its handle:
+    /// [`Unsettled::hold`](crate::respond::Unsettled::hold).
     ///
     /// **A comment that keeps a connection alive is a frame too**: axum's `Sse::keep_alive` sends
     /// such comments. Count it as 0, as in the second example below.
@@ -276,8 +284,7 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
         L: Limiter + Send + Sync + 'static,
         W: NotSet,
     {
-        let limiter = Arc::clone(&self.shared.limiter);
-        let settle_by = Arc::new(move |reservation, actual| limiter.settle(reservation, actual));
+        let settle_by: Arc<dyn SettleBy> = Arc::clone(&self.shared.limiter) as _;
         self.with_hooks(|hooks| Hooks {
             settle: hooks.settle,
             later: Later { by: by.into(), settle_by },

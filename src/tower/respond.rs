@@ -37,7 +37,7 @@
 pub use crate::core::decision::DecisionReport;
 pub use crate::http::{
     ConnectBody, CountedBody, DrainRefused, HeaderStyle, HttpRefusal, HttpResponder, InHandler,
-    OnAdmitted, PlainText, ProblemJson, RateLimitHeaders, count_bytes,
+    OnAdmitted, PlainText, ProblemJson, RateLimitHeaders, WithBody, count_bytes,
 };
 pub use crate::tower::reject::{Drain, Raise, Respond};
 pub use crate::tower::settle::{

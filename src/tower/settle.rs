@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::core::Decision;
 use crate::core::reservation::Reservation;
 use crate::core::settlement::Settlement;
 use crate::core::sync::{Mutex, lock};
-use crate::core::{Decision, Error, ErrorKind};
+use crate::limiter::Hold;
+use crate::limiter::hold::{self, SettleBy};
 
 /// The settlement of the units that a request took. The closure of
 /// [`RateLimitLayer::settle`](crate::RateLimitLayer::settle) returns it.
@@ -58,7 +60,8 @@ use crate::core::{Decision, Error, ErrorKind};
 /// [`FailOpen`](crate::FailOpen) take nothing, so nothing is settled. A closure around a limiter
 /// settles nothing: see [`Limiter::settle`](crate::Limiter::settle).
 ///
-/// **If the caller leaves before the response, nothing is settled: what was charged stays.** A
+/// **If the caller leaves before the response, nothing is settled: what was charged stays.** Only
+/// units of a [`Concurrency`](crate::algorithm::Concurrency) are released. A
 /// caller that is charged 1 and hangs up just before a response of 5,000 units pays 1. If that
 /// matters, charge the most that a request may use, and refund the rest, as above. A handler that
 /// has taken the units out of its [`SettleHandle`] settles them, even if its caller left.
@@ -225,16 +228,11 @@ impl<Req, Res> SettleLater<Req, Res> for () {
     }
 }
 
-/// A function that settles a reservation like [`Limiter::settle`](crate::Limiter::settle), for a
-/// limiter of any type.
-pub(crate) type SettleBy =
-    Arc<dyn Fn(Reservation, u64) -> Result<Settlement, Reservation> + Send + Sync>;
-
 /// A handler or a body that settles requests, with the limiter that they settle with. Made by
 /// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later).
 pub struct Later<W> {
     pub(crate) by: Arc<W>,
-    pub(crate) settle_by: SettleBy,
+    pub(crate) settle_by: Arc<dyn SettleBy>,
 }
 
 impl<W> Later<W> {
@@ -267,7 +265,7 @@ debug_by_name!([W] Later<W>);
 /// settle it at the end.
 pub struct Unsettled {
     pub(crate) reservation: Reservation,
-    settle_by: SettleBy,
+    settle_by: Arc<dyn SettleBy>,
 }
 
 /// Counts what a request uses, and settles it when it is dropped: when the handler or the stream
@@ -311,19 +309,25 @@ pub struct Unsettled {
 #[must_use = "it settles when it is dropped"]
 pub struct SettleGuard {
     used: u64,
-    unsettled: Option<Unsettled>,
+    /// Held units are renewed.
+    unsettled: Option<Hold>,
 }
 
 impl SettleGuard {
     /// A guard of these units, with no units used. `None`: it settles nothing, since the request
     /// took nothing.
-    pub const fn new(unsettled: Option<Unsettled>) -> Self {
-        Self { used: 0, unsettled }
+    pub fn new(unsettled: Option<Unsettled>) -> Self {
+        Self { used: 0, unsettled: unsettled.map(Unsettled::hold) }
     }
 
     /// Adds units that were used.
     pub const fn add(&mut self, units: u64) {
         self.used = self.used.saturating_add(units);
+    }
+
+    /// Adds the units that were charged.
+    pub(crate) fn add_cost(&mut self) {
+        self.add(self.unsettled.as_ref().map_or(0, Hold::cost));
     }
 
     /// The units that were used until now.
@@ -361,10 +365,13 @@ impl Unsettled {
     /// limiter cannot settle the charge, as a closure. Or its store needs a tokio runtime, and
     /// there is none.
     pub fn settle(self, actual: u64) -> Settlement {
-        (self.settle_by)(self.reservation, actual).unwrap_or_else(|_| {
-            let message = "the limiter cannot settle what the request took";
-            Settlement::from(Err(Error::new(ErrorKind::Configuration, message)))
-        })
+        hold::settle(&*self.settle_by, self.reservation, actual)
+    }
+
+    /// Holds the units until the returned guard is dropped, and renews them while it lives: see
+    /// [`Hold`]. It is for what outlasts the response, such as an upgraded connection.
+    pub fn hold(self) -> Hold {
+        Hold::new(self.settle_by, self.reservation)
     }
 }
 

@@ -138,6 +138,66 @@ fn a_budget_holds_what_a_line_settles() {
     }
 }
 
+/// Three at the same time. One is renewed, one is released, and one is never released.
+#[test]
+fn concurrency_holds_what_a_line_releases_or_renews() {
+    const SECOND: u64 = 1_000_000;
+    let settle = |at: u64, of: usize, used: u64| json!({"t": T0 + at * SECOND, "op": "settle", "of": of, "used": used});
+    let renew = |at: u64, of: usize| json!({"t": T0 + at * SECOND, "op": "renew", "of": of});
+    let traffic = [
+        json!({"t": T0, "key": "a"}),
+        json!({"t": T0, "key": "a"}),
+        json!({"t": T0, "key": "a"}),
+        json!({"t": T0, "key": "a"}),
+        json!({"t": T0, "key": "a", "cost": 4}),
+        settle(1, 2, 0),
+        settle(1, 2, 0),
+        renew(4, 1),
+        renew(4, 2),
+        json!({"t": T0 + 4 * SECOND, "key": "a", "op": "peek"}),
+        renew(5, 3),
+        json!({"t": T0 + 5 * SECOND, "key": "a", "limit": 2}),
+        settle(9, 1, 1),
+        json!({"t": T0 + 9 * SECOND, "key": "a", "period": 1_000}),
+    ];
+    let server = Server::start();
+    let options = "--algorithm concurrency --max-hold 4s --limit 3";
+    for options in [options.to_owned(), format!("{options} --redis {}", server.url())] {
+        let output = replay(&options, &lines(&traffic));
+        assert!(output.status.success(), "{}", said(&output));
+        let told = told(&output);
+        for (place, remaining) in [(0, 2), (1, 1), (2, 0)] {
+            let reset = 5 * SECOND;
+            assert_eq!(
+                told[place],
+                json!({"line": place + 1, "verdict": "allow", "wait_us": 0,
+                       "remaining": remaining, "reset_after_us": reset})
+            );
+        }
+        assert_eq!(told[3]["verdict"], "deny");
+        let retry_after = told[3]["retry_after_us"].as_u64().expect("a guess");
+        assert!((SECOND..=3 * SECOND).contains(&retry_after), "{retry_after}");
+        assert_eq!(told[4]["verdict"], "never");
+        let after = |at: u64, until: u64| (until - at) * SECOND;
+        assert_eq!(
+            told[5..13],
+            [
+                json!({"line": 6, "given_back": 1, "remaining": 1, "reset_after_us": after(1, 5)}),
+                json!({"line": 7, "given_back": 0, "remaining": 1, "reset_after_us": after(1, 5)}),
+                json!({"line": 8, "renewed": true, "remaining": 1, "reset_after_us": after(4, 9)}),
+                json!({"line": 9, "renewed": false, "remaining": 1, "reset_after_us": after(4, 9)}),
+                json!({"line": 10, "verdict": "allow", "wait_us": 0, "remaining": 1,
+                       "reset_after_us": after(4, 9)}),
+                json!({"line": 11, "renewed": false, "remaining": 2, "reset_after_us": after(5, 9)}),
+                json!({"line": 12, "verdict": "allow", "wait_us": 0, "remaining": 0,
+                       "reset_after_us": after(5, 10)}),
+                json!({"line": 13, "given_back": 0, "remaining": 2, "reset_after_us": after(9, 10)}),
+            ]
+        );
+        assert_eq!(told[13]["verdict"], "error");
+    }
+}
+
 #[test]
 fn the_summary_counts_what_was_told() {
     let same = |key: &str| json!({"t": T0, "key": key});
@@ -202,6 +262,11 @@ fn options_that_cannot_be_are_refused() {
         "--algorithm token_bucket --limit 5 --period 1s --redis nowhere",
         "--algorithm redisson --limit 5 --period 1500us",
         "--algorithm redisson --limit 5 --period 1s --burst 6",
+        "--algorithm token_bucket --limit 5",
+        "--algorithm token_bucket --limit 5 --period 1s --max-hold 5s",
+        "--algorithm concurrency --limit 5 --period 1s",
+        "--algorithm concurrency --limit 5 --burst 5",
+        "--algorithm concurrency --limit 0",
     ] {
         let output = replay(options, "");
         assert_eq!(output.status.code(), Some(2), "{options}: {}", said(&output));

@@ -45,6 +45,7 @@ mod acquire;
 mod block;
 mod breaker;
 mod budget;
+mod concurrency;
 #[cfg(feature = "redis")]
 mod debts;
 mod deny_cache;

@@ -10,7 +10,7 @@ use http::Request;
 #[cfg(feature = "redis")]
 use tower_sluice::Pool;
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::future::{BoxedFuture, Settlement};
+use tower_sluice::future::{BoxedFuture, Renewal, Settlement};
 use tower_sluice::key::{ClientIp, FindPeer, Head, KeyExtractor, Keyed};
 use tower_sluice::limiter::{Owner, Reservation, Switch, SwitchMode};
 use tower_sluice::{
@@ -290,6 +290,10 @@ impl Limiter for Policies {
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let cost = reservation.cost();
         store::settle(self.shared.owner, reservation, |own| in_proportion(own, cost, actual))
+    }
+
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal> {
+        store::renew(self.shared.owner, reservation)
     }
 
     /// Shows a request without a key to the observer, and returns `None`, so that it is refused. A

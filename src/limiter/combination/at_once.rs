@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::core::reservation::Reservation;
-use crate::core::settlement::Settlement;
+use crate::core::settlement::{Renewal, Settlement};
 use crate::core::{Charge, Error};
 use crate::limiter::futures::BoxedFuture;
 
@@ -70,4 +70,7 @@ pub(crate) trait AtOnce: Send + Sync {
         reservation: Reservation,
         actual: &dyn Fn(usize, u64) -> u64,
     ) -> Result<Settlement, Reservation>;
+
+    /// Renews the hold of a reservation of these limiters: see [`Limiter::renew`](crate::Limiter).
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal>;
 }

@@ -7,7 +7,7 @@ use std::{iter, mem};
 use super::held_reservations::{By, HeldReservations, Tentative, inherits};
 use crate::core::decision::{DecidedPolicy, Origin, make_distinct};
 use crate::core::reservation::{Owner, Reservation};
-use crate::core::settlement::Settlement;
+use crate::core::settlement::{Renewal, Settlement};
 use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 use crate::limiter::Boxed;
 
@@ -233,6 +233,12 @@ pub fn settle(
     }
     let held = HeldReservations::of(reservation)?;
     Ok(held.settle(|_, own| used(own)).0)
+}
+
+/// Renews the hold of a reservation that [`Decided::into_decision`] made for this owner: see
+/// [`Limiter::renew`](crate::Limiter::renew).
+pub fn renew(owner: Owner, reservation: &mut Reservation) -> Option<Renewal> {
+    HeldReservations::renew(owner, reservation)
 }
 
 /// Joins the decisions of all parts, with every policy in the order of the parts' places. `None` if

@@ -4,9 +4,10 @@
 use std::mem;
 
 use super::at_once::Together;
+use super::join_all::join_all;
 use crate::core::Charge;
 use crate::core::reservation::{Owner, Reservation};
-use crate::core::settlement::Settlement;
+use crate::core::settlement::{Renewal, Settlement};
 use crate::limiter::{Boxed, Limiter};
 
 /// The limiter, or the group of limiters, that made a reservation.
@@ -56,6 +57,24 @@ impl By {
 }
 
 impl HeldReservations {
+    /// Renews all reservations of one of this `owner` that can be renewed: see [`Limiter::renew`].
+    pub(crate) fn renew(owner: Owner, reservation: &mut Reservation) -> Option<Renewal> {
+        if reservation.owner() != owner {
+            return None;
+        }
+        let held: &mut Self = reservation.payload_mut()?;
+        let renewals = held.0.iter_mut().filter_map(|Held { by, reservation, .. }| match by {
+            By::Alone(limiter) => limiter.renew(reservation),
+            By::AtOnce(several) => several.0.renew(reservation),
+        });
+        let renewals: Vec<_> = renewals.collect();
+        let max_hold = renewals.iter().map(Renewal::max_hold).min()?;
+        Some(Renewal::new(max_hold, async {
+            let renewed = join_all(renewals).await;
+            renewed.into_iter().try_fold(true, |all, one| Ok(all & one?))
+        }))
+    }
+
     /// Returns the reservations from one that [`into_reservation`](Self::into_reservation) made.
     pub(crate) fn of(reservation: Reservation) -> Result<Self, Reservation> {
         reservation.into_payload()

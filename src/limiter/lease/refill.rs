@@ -37,8 +37,9 @@ where
         let answer = inner.check(&order.charge).await;
         let Some(order) = self.order.take() else { return };
         match (self.leases.upgrade(), answer) {
+            // A lease would release units at once when it ends, even while requests hold them.
             (Some(leases), Ok(answer))
-                if answer.outcome() == Outcome::Allow && !is_at_once(&answer) =>
+                if answer.outcome() == Outcome::Allow && !answer.is_at_once() =>
             {
                 distribute(&leases, order, sent, answer);
             }
@@ -57,12 +58,6 @@ where
             }
         }
     }
-}
-
-/// Returns true if a limit of units at once decided: a lease would release them when it ends, even
-/// while requests hold them.
-fn is_at_once(answer: &Decision) -> bool {
-    answer.policies().any(|policy| policy.quota().period().is_zero())
 }
 
 impl<L: Limiter> Drop for Refill<L> {

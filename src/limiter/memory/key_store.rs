@@ -9,7 +9,7 @@ use super::key_shard::{KeyState, Shard, hash};
 use crate::algorithm::{Algorithm, Check, Refund, Ruling};
 use crate::core::charge::Key;
 use crate::core::decision::Origin;
-use crate::core::mark::Births;
+use crate::core::mark::{Births, Mark};
 use crate::core::quota::QuotaError;
 use crate::core::reservation::ReservedUnits;
 use crate::core::settlement::{Settled, Settlement};
@@ -184,6 +184,25 @@ impl<A: Algorithm> Store<A> {
             let settled = A::settle(&rule, state, now, &refund);
             let changed = state.as_ref().filter(|_| settled.is_some());
             (settled.map_or(nothing, Settled::of), changed.map(|state| A::expires_at(&rule, state)))
+        })
+    }
+
+    /// Holds the units of a charge with this mark as if they were charged now. Returns their mark,
+    /// and false if they were no longer held.
+    pub(super) fn renew(
+        &self,
+        reserved: &ReservedUnits,
+        cost: i64,
+        mark: &Mark,
+    ) -> Result<(Mark, bool), Error> {
+        let rule = self.named.rule(reserved.quota.as_ref())?;
+        self.update(reserved.key.as_str(), |now, kept| {
+            if mark.birth(0) != kept.birth() {
+                return ((mark.clone(), false), None);
+            }
+            let (next, is_held) = A::renew(&rule, &mut kept.state, now, cost, mark);
+            let changed = kept.state.as_ref().map(|state| A::expires_at(&rule, state));
+            ((next.with_births(mark.births()), is_held), changed)
         })
     }
 

@@ -11,8 +11,9 @@ use super::key_shard::{KeyState, Shard};
 use super::key_store::local_provenance;
 use crate::algorithm::{Algorithm, AnyAlgorithm};
 use crate::core::charge::Key;
+use crate::core::mark::Mark;
 use crate::core::reservation::{Reservation, ReservedUnits};
-use crate::core::settlement::Settlement;
+use crate::core::settlement::{Renewal, Settlement};
 use crate::core::sync::{MutexGuard, lock};
 use crate::core::{Charge, Decision, Error, ErrorKind, digest};
 use crate::limiter::charge_numbers::check_key;
@@ -104,6 +105,30 @@ impl OneLock {
         settle_each(stores, (cost, reserved), &self.named.quota, actual)
     }
 
+    fn renew_each(
+        &self,
+        reserved: &ReservedUnits,
+        cost: i64,
+        mark: &Mark,
+    ) -> Result<(Mark, bool), Error> {
+        let quotas = reserved.quota.as_ref().unwrap_or(&self.named.quota);
+        let names = names_of(reserved.key.as_str());
+        let (mut marks, mut are_held) = (Vec::new(), true);
+        for (index, (one, name)) in self.members.iter().zip(names).enumerate() {
+            let cost = quotas.stated(index).map_or(cost, |own| own.cost);
+            let quota = quotas.as_slice().get(index).map(|quota| (*quota).into());
+            let part =
+                ReservedUnits { key: Key::Owned(name.to_owned()), quota, mark: mark.of(index) };
+            let (next, is_held) = match one.store.named.holds() {
+                true => one.store.renew(&part, cost, &part.mark)?,
+                false => (part.mark, true),
+            };
+            marks.push(next);
+            are_held &= is_held;
+        }
+        Ok((Mark::from(marks).with_births(mark.births()), are_held))
+    }
+
     /// Locks the shards of these keys. Every caller locks them in the same order, so there is no
     /// deadlock.
     fn lock<'a>(&'a self, names: &'a [Cow<'_, str>]) -> Result<Locked<'a>, Error> {
@@ -158,6 +183,16 @@ impl AtOnce for OneLock {
         let most = (0..self.members.len()).map(|index| actual(index, cost)).max().unwrap_or(0);
         self.named.settle(reservation, most, |reserved, cost| {
             Ok(self.settle_each((cost, reserved), actual))
+        })
+    }
+
+    /// Each limiter renews on its own.
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal> {
+        let this = self.clone();
+        self.named.renew(reservation, |reserved, cost, mark| async move {
+            let (next, is_held) = this.renew_each(&reserved, cost, &mark.get())?;
+            mark.set(next);
+            Ok(is_held)
         })
     }
 }

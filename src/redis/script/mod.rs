@@ -78,6 +78,8 @@ pub(crate) enum Op {
     /// Gives back `units` of the reservation of `cost` units with the mark `mark`. If units are
     /// held until they are settled, `units` is 0 if all were used, and negative if more were used.
     Refund { units: i64, cost: i64, mark: Mark },
+    /// Holds the `cost` units of the reservation with the mark `mark` as if they were charged now.
+    Renew { cost: i64, mark: Mark },
     /// Answers like a check, and takes nothing.
     Estimate { cost: i64, max_wait: i64 },
     /// Takes `cost` units, even if they do not fit. With `births`, only of keys that have them.
@@ -145,7 +147,7 @@ fn append_operation(command: &mut Cmd, request: &Request) {
         command.arg("quota").arg(rule);
     }
     let births = match &request.op {
-        Op::Refund { mark, .. } => mark.births(),
+        Op::Refund { mark, .. } | Op::Renew { mark, .. } => mark.births(),
         Op::Penalize { births, .. } => births.as_deref().unwrap_or_default(),
         _ => &[],
     };
@@ -162,6 +164,7 @@ fn append_operation(command: &mut Cmd, request: &Request) {
             }
             command.arg(mark.words())
         }
+        Op::Renew { cost, mark } => command.arg("renew").arg(cost).arg(mark.words()),
         Op::Estimate { cost, max_wait } => command.arg("estimate").arg(cost).arg(max_wait),
         Op::Penalize { cost, .. } => command.arg("penalize").arg(cost),
         Op::Reset => command.arg("reset"),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use redis::Value;
 
 use super::{Op, Request};
-use crate::algorithm::{Check, Element, INEXACT, InLua, LATEST, Ruling, Verdict};
+use crate::algorithm::{Check, Element, INEXACT, InLua, LATEST, Mark, Ruling, Verdict};
 use crate::core::{Error, ErrorKind};
 use crate::limiter::configured::ConfiguredAlgorithm;
 
@@ -32,6 +32,11 @@ pub(crate) enum ReplyEntry {
     Settled {
         units: i64,
     },
+    /// The mark of a renewed hold, and true if all units were still held.
+    Renewed {
+        mark: Mark,
+        is_held: bool,
+    },
 }
 
 impl ReplyEntry {
@@ -40,6 +45,7 @@ impl ReplyEntry {
         match self {
             Self::Settled { units } => *units,
             Self::Decided(answer) => -answer.not_taken,
+            Self::Renewed { .. } => 0,
         }
     }
 }
@@ -83,6 +89,18 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
                 return is_possible
                     .then_some(ReplyEntry::Settled { units: wait })
                     .ok_or_else(malformed_reply);
+            }
+            Op::Renew { cost, ref mark } => {
+                let rule = self.rule(request.quota.as_ref())?;
+                let state = A::state(&rule, now, cost, &mut &*state);
+                let mut state = state.ok_or_else(malformed_reply)?;
+                let (next, may_be_held) = A::renew(&rule, &mut state, now, cost, mark);
+                // The twin does not see if the key was reset.
+                if wait != 0 && (wait != cost || !may_be_held) {
+                    return Err(malformed_reply());
+                }
+                let (mark, is_held) = (next.with_births(mark.births()), wait == cost);
+                return Ok(ReplyEntry::Renewed { mark, is_held });
             }
             Op::Check { cost, max_wait } | Op::Estimate { cost, max_wait } => {
                 Check { cost, max_wait }
@@ -223,7 +241,7 @@ impl<'a> BatchReply<'a> {
 fn block_end(text: &[u8], op: &Op) -> Option<(i64, i64)> {
     let text = str::from_utf8(text.strip_prefix(BLOCKED)?).ok()?;
     let (until, not_taken) = match op {
-        Op::Refund { .. } => return None,
+        Op::Refund { .. } | Op::Renew { .. } => return None,
         Op::Penalize { cost, .. } => {
             let (until, units) = text.split_once(' ')?;
             (until, units.parse().ok().filter(|units| (0..=*cost).contains(units))?)

@@ -38,6 +38,10 @@ enum Event {
         booking: usize,
         used: i64,
     },
+    /// A booking, by its place in the book.
+    Renew {
+        booking: usize,
+    },
 }
 
 /// An event with the step of the clock before it, after others.
@@ -175,7 +179,10 @@ impl<A: Algorithm> Node<A> {
             let used = (0..=most).filter(|used| *used != one.cost || A::holds(&kind.rule));
             used.map(move |used| Event::Settle { booking, used })
         });
-        charges.chain(settlements).collect()
+        let held = self.book.bookings.iter().enumerate();
+        let held = held.filter(|(_, one)| A::holds(&kind.rule) && one.mark.is_some());
+        let renewals = held.map(|(booking, _)| Event::Renew { booking });
+        charges.chain(settlements).chain(renewals).collect()
     }
 
     /// The node after an event; none if nothing has changed.
@@ -207,6 +214,16 @@ impl<A: Algorithm> Node<A> {
                         mark: answer.mark,
                     };
                     next.book.bookings.push(booking);
+                }
+            }
+            Event::Renew { booking } => {
+                let one = &mut next.book.bookings[booking];
+                let mark = one.mark.take().expect("not settled yet");
+                let (mark, is_held) =
+                    A::renew(&kind.rule, &mut next.state, self.now, one.cost, &mark);
+                one.mark = Some(mark);
+                if is_held {
+                    one.decided = self.passed;
                 }
             }
             Event::Settle { booking, used } => {

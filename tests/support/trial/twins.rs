@@ -288,6 +288,27 @@ async fn compare<A: InLua>(
                 continue;
             }
 
+            if dice.below(8) == 0 && !reservations.is_empty() {
+                let which = dice.below(reservations.len());
+                let reserved = &mut reservations[which];
+                let rule = algorithm.rule(reserved.quota.clone()).expect("a rule");
+                let Some(renewal) = lua.renew(&mut reserved.lua) else {
+                    assert!(!A::holds(&rule), "{place}: a hold is not renewed");
+                    continue;
+                };
+                let Some(from_lua) = play.answer(renewal.await, || format!("{place}: renewal"))
+                else {
+                    continue 'histories;
+                };
+                let mut is_held = false;
+                if reserved.resets == resets {
+                    (reserved.mark, is_held) =
+                        A::renew(&rule, &mut state, instant, reserved.cost, &reserved.mark);
+                }
+                assert_eq!(from_lua, is_held, "{place}: renewal of {}", reserved.cost);
+                continue;
+            }
+
             let rule = algorithm.rule(quota.clone()).expect("a rule");
             let capacity = one.burst_size();
             if dice.below(25) == 0 {

@@ -1,0 +1,199 @@
+//! A guard of held units: it renews them while it lives, and releases them when it is dropped.
+//!
+//! A task sleeps until a third of the hold is over. The tasks of a process wake at common instants,
+//! so that their renewals share calls. The reservation is in the guard, except while it is renewed:
+//! the guard then tells the task what to settle.
+
+use std::mem;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
+
+use super::Limiter;
+use crate::core::reservation::Reservation;
+use crate::core::settlement::{Renewal, Settlement, SettlementSender};
+use crate::core::sync::{Mutex, lock};
+use crate::core::{Error, ErrorKind};
+
+/// Settles and renews reservations, for a limiter of any type.
+pub(crate) trait SettleBy: Send + Sync {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation>;
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal>;
+}
+
+impl<L: Limiter + Send + Sync> SettleBy for L {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        Limiter::settle(self, reservation, actual)
+    }
+
+    fn renew(&self, reservation: &mut Reservation) -> Option<Renewal> {
+        Limiter::renew(self, reservation)
+    }
+}
+
+/// Settles a reservation, or says why the limiter cannot.
+pub(crate) fn settle(by: &dyn SettleBy, reservation: Reservation, actual: u64) -> Settlement {
+    by.settle(reservation, actual).unwrap_or_else(|_| {
+        let message = "the limiter cannot settle what the request took";
+        Settlement::from(Err(Error::new(ErrorKind::Configuration, message)))
+    })
+}
+
+/// The units of an admission, held until this is dropped: see
+/// [`LimiterExt::hold`](crate::LimiterExt::hold).
+///
+/// If they are units of a [`Concurrency`](crate::algorithm::Concurrency) or a
+/// [`Budget`](crate::algorithm::Budget), they are renewed every third of `max_hold`, so a stream of
+/// hours needs no long `max_hold`. Renewals of a process share calls. They need the runtime in which
+/// the guard was made. Outside of a runtime, nothing is renewed.
+///
+/// A drop settles the full cost. That releases units of a `Concurrency`. Units of other algorithms
+/// stay taken, in a tuple too. [`settle`](Hold::settle) states another cost.
+///
+/// ```
+/// use tower_sluice::algorithm::Concurrency;
+/// use tower_sluice::{LimiterExt, Memory, Refusal};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let exports = Memory::new("exports", Concurrency::new(2));
+/// let held = exports.acquire("alice").await?.into_reservation().map(|one| exports.hold(one));
+/// // The export runs, for minutes.
+/// assert_eq!(exports.peek("alice").await?.remaining(), Some(1));
+/// drop(held);
+/// assert_eq!(exports.peek("alice").await?.remaining(), Some(2));
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[must_use = "the units are released when it is dropped"]
+pub struct Hold {
+    cost: u64,
+    shared: Arc<Shared>,
+    /// The task that renews, if there is anything to renew.
+    task: Option<AbortHandle>,
+}
+
+struct Shared {
+    by: Arc<dyn SettleBy>,
+    place: Mutex<Place>,
+}
+
+/// The place of the reservation.
+enum Place {
+    Here(Reservation),
+    /// The task renews it. Afterwards it settles these units.
+    WithTask(Option<(u64, SettlementSender)>),
+    Settled,
+}
+
+impl Hold {
+    pub(crate) fn new(by: Arc<dyn SettleBy>, mut reservation: Reservation) -> Self {
+        let (cost, renewal) = (reservation.cost(), by.renew(&mut reservation));
+        let shared = Arc::new(Shared { by, place: Mutex::new(Place::Here(reservation)) });
+        let task = renewal.zip(Handle::try_current().ok()).map(|(renewal, runtime)| {
+            runtime.spawn(Arc::clone(&shared).renew(renewal)).abort_handle()
+        });
+        Self { cost, shared, task }
+    }
+
+    /// The units that were charged.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Settles the charge, and ends the hold: see [`Limiter::settle`].
+    pub fn settle(self, actual: u64) -> Settlement {
+        self.end(actual).unwrap_or_else(|| Settlement::gave_back(0))
+    }
+
+    /// Ends the hold. `None` if it had ended before.
+    fn end(&self, actual: u64) -> Option<Settlement> {
+        let mut place = lock(&self.shared.place);
+        match mem::replace(&mut *place, Place::Settled) {
+            Place::Here(reservation) => {
+                drop(place);
+                self.task.iter().for_each(AbortHandle::abort);
+                Some(settle(&*self.shared.by, reservation, actual))
+            }
+            Place::WithTask(None) => {
+                let (sender, settlement) = Settlement::begin();
+                *place = Place::WithTask(Some((actual, sender)));
+                Some(settlement)
+            }
+            ended => {
+                *place = ended;
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        drop(self.end(self.cost));
+    }
+}
+
+debug_by_name!([] Hold: cost);
+
+impl Shared {
+    /// Takes the reservation, to renew it. `None` if the hold has ended.
+    fn take(&self) -> Option<Reservation> {
+        let mut place = lock(&self.place);
+        match mem::replace(&mut *place, Place::WithTask(None)) {
+            Place::Here(reservation) => Some(reservation),
+            ended => {
+                *place = ended;
+                None
+            }
+        }
+    }
+
+    /// Puts the reservation back. Returns false if the hold has ended meanwhile: then it settles.
+    fn put_back(&self, reservation: Reservation) -> bool {
+        let mut place = lock(&self.place);
+        match mem::replace(&mut *place, Place::Settled) {
+            Place::WithTask(Some((actual, sender))) => {
+                drop(place);
+                let mut settlement = settle(&*self.by, reservation, actual);
+                settlement.observe(|settled| sender.end(settled.clone()));
+                false
+            }
+            _ => {
+                *place = Place::Here(reservation);
+                true
+            }
+        }
+    }
+
+    /// Renews until the guard is dropped, or until the units are no longer held.
+    async fn renew(self: Arc<Self>, mut renewal: Renewal) {
+        loop {
+            sleep_until(next_renewal(renewal.max_hold())).await;
+            let Some(mut reservation) = self.take() else { return };
+            // An error may be gone at the next time.
+            let is_held = renewal.await.unwrap_or(true);
+            let next = self.by.renew(&mut reservation).filter(|_| is_held);
+            match (self.put_back(reservation), next) {
+                (true, Some(next)) => renewal = next,
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Returns the instant of the next renewal: at most a third of the hold from now, and the same for
+/// all holds of that time.
+fn next_renewal(max_hold: Duration) -> Instant {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    let now = Instant::now();
+    let begin = *BEGIN.get_or_init(|| now);
+    // The instants are a twelfth apart: three of them at least, and four at most, are in a third.
+    let step = (max_hold / 12).max(Duration::from_micros(1)).as_micros();
+    let passed = now.saturating_duration_since(begin).as_micros();
+    let steps = passed / step + 4;
+    begin + Duration::from_micros(u64::try_from(steps * step).unwrap_or(u64::MAX))
+}

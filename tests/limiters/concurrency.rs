@@ -1,0 +1,299 @@
+//! Limits of concurrency: who holds units, for how long, and when they are released.
+
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full};
+use tokio::sync::mpsc;
+use tower_sluice::crates::http_body::{Body, Frame};
+use tower_sluice::limiter::Hold;
+use tower_sluice::respond::{SettleHandle, WithBody};
+
+use super::*;
+
+const FOUR: Duration = Duration::from_secs(4);
+
+fn limit(units: u64) -> Memory<Concurrency> {
+    Memory::new("at once", Concurrency::new(units).max_hold(FOUR))
+}
+
+async fn left<L: Limiter>(limiter: &L) -> u64 {
+    limiter.peek("key").await.expect("a peek").remaining().expect("reported")
+}
+
+async fn reserved<L: Limiter>(limiter: &L) -> Reservation {
+    let decision = limiter.check(&one()).await.expect("a decision");
+    decision.into_reservation().expect("it holds a unit")
+}
+
+async fn held<L: Limiter + Clone + Send + Sync + 'static>(limiter: &L) -> Hold {
+    limiter.hold(reserved(limiter).await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_holds_for_an_hour_and_its_drop_releases() {
+    let limiter = limit(2);
+    let hold = held(&limiter).await;
+    for _ in 0..3_600 {
+        assert_eq!(left(&limiter).await, 1);
+        sleep(SECOND).await;
+    }
+    drop(hold);
+    assert_eq!(left(&limiter).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_holder_held_is_free_after_max_hold_and_a_quarter() {
+    let limiter = limit(1);
+    mem::forget(reserved(&limiter).await);
+    sleep(FOUR - Duration::from_millis(1)).await;
+    assert_eq!(left(&limiter).await, 0);
+    sleep(SECOND + Duration::from_millis(2)).await;
+    assert_eq!(left(&limiter).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_release_takes_no_units_of_others() {
+    let limiter = limit(1);
+    let late = reserved(&limiter).await;
+    sleep(2 * FOUR).await;
+    let other = held(&limiter).await;
+    assert_eq!(limiter.settle(late, 0).unwrap().await.unwrap().given_back, 0);
+    assert_eq!(left(&limiter).await, 0);
+    assert_eq!(other.settle(0).await.unwrap().given_back, 1);
+    assert_eq!(left(&limiter).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewing_what_is_no_longer_held_says_so() {
+    let limiter = limit(1);
+    let mut mine = reserved(&limiter).await;
+    let renewal = limiter.renew(&mut mine).expect("it is held");
+    assert_eq!(renewal.max_hold(), FOUR);
+    assert!(renewal.await.unwrap());
+    limiter.reset("key").await.unwrap();
+    assert!(!limiter.renew(&mut mine).expect("it was held").await.unwrap());
+    // Another limiter's, and units that are spent.
+    assert!(limit(1).renew(&mut mine).is_none());
+    let bucket = Memory::new("bucket", TokenBucket::new(Quota::per_second(1)));
+    assert!(bucket.renew(&mut reserved(&bucket).await).is_none());
+}
+
+/// Wrappers and combinations renew what their members hold.
+#[tokio::test(start_paused = true)]
+async fn a_guard_renews_through_wrappers_tuples_and_combinations() {
+    let at_once = || Concurrency::new(2).max_hold(FOUR);
+    let bucket = TokenBucket::new(Quota::per_hour(5));
+    let tuple = Memory::new("tuple", (bucket, at_once()));
+    let in_turn = AllInTurn::new([tuple.clone().boxed(), limit(2).boxed()], |charge: &Charge| {
+        [charge.clone(), charge.clone()]
+    });
+    let away = |_: &Charge| {
+        ready(Err::<Decision, _>(Error::new(ErrorKind::Infrastructure, "the store is away")))
+    };
+    let all = [
+        tuple.timeout(SECOND).shadow().boxed(),
+        away.or_else(limit(2)).boxed(),
+        limit(2).deny_cache().boxed(),
+        limit(2).lease(10).boxed(),
+        in_turn.boxed(),
+    ];
+    for limiter in all {
+        let mut mine = reserved(&limiter).await;
+        for _ in 0..10 {
+            sleep(2 * SECOND).await;
+            assert!(limiter.renew(&mut mine).expect("it is held").await.unwrap());
+        }
+        limiter.settle(mine, 1).unwrap().await.unwrap();
+    }
+}
+
+// Layers.
+
+/// A body whose frames come from a channel.
+struct Frames(mpsc::UnboundedReceiver<Frame<Bytes>>);
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|frame| frame.map(Ok))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_held_until_its_body_has_ended_or_was_dropped() {
+    let limiter = limit(2);
+    let (bodies, mut senders) = mpsc::unbounded_channel();
+    let inner = service_fn(move |_: Request<()>| {
+        let (sender, frames) = mpsc::unbounded_channel();
+        bodies.send(sender).expect("received");
+        ready(Ok::<_, BoxError>(Response::new(Frames(frames))))
+    });
+    let layer = RateLimitLayer::new(limiter.clone(), |_: &Request<()>| one()).respond(Raise);
+    let service = layer.settle_later(WithBody).layer(inner);
+    let ask = || service.clone().oneshot(Request::new(()));
+    let (ends, dropped) = (ask().await.unwrap(), ask().await.unwrap());
+    assert!(ask().await.is_err());
+    // Far longer than `max_hold`.
+    sleep(100 * FOUR).await;
+    assert_eq!(left(&limiter).await, 0);
+    drop(dropped);
+    assert_eq!(left(&limiter).await, 1);
+    // Trailers, as of gRPC, are its last frame.
+    let sender = senders.recv().await.expect("a channel");
+    let reading = tokio::spawn(ends.into_body().collect());
+    sender.send(Frame::data(Bytes::from("hello"))).unwrap();
+    tokio::task::yield_now().await;
+    assert_eq!(left(&limiter).await, 1);
+    sender.send(Frame::trailers(HeaderMap::new())).unwrap();
+    drop(sender);
+    assert!(reading.await.unwrap().unwrap().trailers().is_some());
+    assert_eq!(left(&limiter).await, 2);
+}
+
+/// Without a body, until the response; also if the caller leaves, or the service fails or panics.
+#[tokio::test(start_paused = true)]
+async fn every_end_of_a_request_releases_it() {
+    let limiter = limit(1);
+    let layer = RateLimitLayer::new(limiter.clone(), |_: &&'static str| one()).respond(Raise);
+    let service = layer.layer(service_fn(|what: &'static str| async move {
+        match what {
+            "answers" => Ok(()),
+            "fails" => Err(BoxError::from("it fails")),
+            "panics" => panic!("it panics"),
+            _ => pending().await,
+        }
+    }));
+    assert!(service.clone().oneshot("answers").await.is_ok());
+    assert_eq!(left(&limiter).await, 1);
+    assert!(service.clone().oneshot("fails").await.is_err());
+    assert_eq!(left(&limiter).await, 1);
+    let panics = tokio::spawn(service.clone().oneshot("panics"));
+    assert!(panics.await.unwrap_err().is_panic());
+    assert_eq!(left(&limiter).await, 1);
+    let mut hangs = task::spawn(service.clone().oneshot("hangs"));
+    assert_pending!(hangs.poll());
+    assert_eq!(left(&limiter).await, 0);
+    drop(hangs);
+    assert_eq!(left(&limiter).await, 1);
+    let at_once =
+        service_fn(|_: &'static str| -> Ready<Result<(), BoxError>> { panic!("at once") });
+    let at_once = layer.layer(at_once);
+    let panics = tokio::spawn(at_once.oneshot("panics"));
+    assert!(panics.await.unwrap_err().is_panic());
+    assert_eq!(left(&limiter).await, 1);
+}
+
+/// The handler of an upgraded connection takes the units out of its handle.
+#[tokio::test(start_paused = true)]
+async fn an_upgraded_connection_holds_what_its_handler_took() {
+    let limiter = limit(1);
+    let (close, closed) = tokio::sync::oneshot::channel::<()>();
+    let closed = Arc::new(Mutex::new(Some(closed)));
+    let inner = service_fn(move |request: Request<()>| {
+        let closed = closed.lock().unwrap().take().expect("one request");
+        async move {
+            let handle = request.extensions().get::<SettleHandle>().expect("the layer adds it");
+            let hold = handle.take().expect("it holds a unit").hold();
+            tokio::spawn(async move {
+                closed.await.ok();
+                drop(hold);
+            });
+            let response = Response::builder().status(101).body(Full::<Bytes>::default());
+            Ok::<_, Infallible>(response.expect("a response"))
+        }
+    });
+    let layer = RateLimitLayer::new(limiter.clone(), |_: &Request<()>| one());
+    let response = layer.settle_later(WithBody).layer(inner).oneshot(Request::new(())).await;
+    assert_eq!(response.unwrap().into_body().collect().await.unwrap().to_bytes(), "");
+    sleep(100 * FOUR).await;
+    assert_eq!(left(&limiter).await, 0);
+    drop(close);
+    tokio::task::yield_now().await;
+    assert_eq!(left(&limiter).await, 1);
+}
+
+#[cfg(feature = "redis")]
+mod over_redis {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use tower_sluice::redis::AllAtOnce;
+
+    use super::*;
+
+    /// The holds of a process are renewed in few calls.
+    #[tokio::test]
+    async fn holds_are_renewed_in_few_calls() {
+        const HOLDS: usize = 256;
+        let server = Server::start();
+        let limiter = Redis::new("at once", Concurrency::new(300), server.pool());
+        let limiter = limiter.decision_timeout(LONG);
+        let mut mine = Vec::new();
+        for _ in 0..HOLDS {
+            mine.push(reserved(&limiter).await);
+        }
+        let before = script_calls(&mut server.connection().await).await;
+        let mut renewals = JoinSet::new();
+        for reservation in &mut mine {
+            renewals.spawn(limiter.renew(reservation).expect("it is held"));
+        }
+        assert!(renewals.join_all().await.into_iter().all(|renewed| renewed.unwrap()));
+        let calls = script_calls(&mut server.connection().await).await - before;
+        assert!(calls <= 16, "{HOLDS} renewals took {calls} calls");
+        for reservation in mine {
+            assert_eq!(limiter.settle(reservation, 0).unwrap().await.unwrap().given_back, 1);
+        }
+        assert_eq!(left(&limiter).await, 300);
+    }
+
+    /// Tokens per minute, requests per day, and requests at the same time, for one key in one call.
+    #[tokio::test]
+    async fn tokens_requests_and_concurrency_are_all_or_nothing() {
+        let server = Server::start();
+        let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
+        let pool = server.pool();
+        let patient = |one: Redis<AnyAlgorithm>| {
+            one.decision_timeout(LONG).clock(support::clock_at(&now)).buckets(1)
+        };
+        let limiter =
+            |name: &'static str, one: AnyAlgorithm| patient(Redis::new(name, one, pool.clone()));
+        let tokens = limiter("tokens", Budget::new(Quota::per_minute(10_000)).into());
+        let requests = limiter("requests", FixedWindow::new(Quota::per_day(100)).into());
+        let at_once = limiter("at once", Concurrency::new(2).into());
+        let members = (tokens.clone(), requests.clone(), at_once.clone());
+        let all = AllAtOnce::new(members, |charge: &Charge| {
+            let one = Charge::new(charge.key()).cost(1);
+            [charge.clone(), one.clone(), one]
+        });
+        let estimate = Charge::new("key").cost(1_000);
+        let ask = async || all.check(&estimate).await.expect("a decision");
+        let before = script_calls(&mut server.connection().await).await;
+        let mut first = ask().await.into_reservation().expect("it holds units");
+        let second = ask().await.into_reservation().expect("it holds units");
+        assert_eq!(script_calls(&mut server.connection().await).await - before, 2);
+        let refused = ask().await;
+        assert_eq!((refused.is_admitted(), refused.limiter()), (false, Some("at once")));
+        let state = async || (left(&tokens).await, left(&requests).await, left(&at_once).await);
+        assert_eq!(state().await, (8_000, 98, 0));
+
+        // Beyond `max_hold`, what is renewed is still held. What is not renewed is free, or spent.
+        for _ in 0..4 {
+            now.fetch_add(30_000_000, Relaxed);
+            assert!(all.renew(&mut first).expect("it is held").await.unwrap());
+        }
+        assert_eq!(left(&at_once).await, 1);
+        all.settle(second, 100).unwrap().await.unwrap();
+        assert_eq!(left(&at_once).await, 1);
+        all.settle(first, 300).unwrap().await.unwrap();
+        assert_eq!((left(&requests).await, left(&at_once).await), (98, 2));
+        // The second was spent when its time was over, and is owed.
+        assert_eq!(left(&tokens).await, 8_700);
+    }
+}
