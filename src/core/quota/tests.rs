@@ -1,0 +1,52 @@
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+// Cases 58 and 62.
+#[test]
+fn slowest_and_fastest_are_accepted() {
+    for (limit, period, burst) in [
+        (1, YEAR, 1),
+        (1, YEAR / 365, 10_000),
+        (1_000_000_000, SECOND, 1),
+        (1_000_000_000, SECOND, 1_000_000),
+        (MAX_LIMIT, SECOND, 1),
+        // The product of the limit exceeds the range, that of the burst does not.
+        (999_983, YEAR / 365, 1),
+    ] {
+        let quota = Quota::try_new(limit, period).and_then(|quota| quota.try_burst(burst));
+        assert!(quota.unwrap().unit().is_ok(), "{quota:?}");
+    }
+}
+
+// Case 58.
+#[test]
+fn out_of_range_is_told_by_product() {
+    fn reason<T: fmt::Debug>(result: Result<T, QuotaError>) -> String {
+        result.unwrap_err().to_string()
+    }
+    assert_eq!(reason(Quota::try_new(0, SECOND)), "a quota of 0 admits nothing");
+    assert_eq!(reason(Quota::per_second(5).try_burst(0)), "a burst of 0 admits nothing");
+    assert_eq!(reason(Quota::try_new(1, Duration::ZERO)), "the period is 0");
+    assert!(reason(Quota::try_new(1, Duration::from_nanos(1_500))).contains("whole number"));
+    assert!(reason(Quota::try_new(1, Duration::MAX)).contains("the period exceeds"));
+    assert!(reason(Quota::try_new(u64::MAX, SECOND)).contains("2^50 units"));
+    assert!(reason(Quota::per_second(1).try_burst(u64::MAX)).contains("2^50 units"));
+    assert!(reason(Quota::per_day(1).burst(1 << 20).unit()).contains("burst * p"));
+    assert!(reason(Quota::per_day(999_983).unit()).contains("burst * p"));
+    assert!(reason(Quota::per_day(1).burst(20_000).unit()).contains("35 years"));
+}
+
+#[test]
+fn debug_output_has_the_period_with_its_unit() {
+    let quota = Quota::new(5, Duration::from_millis(1_100));
+    assert_eq!(format!("{quota:?}"), "Quota { limit: 5, period: 1.1s, burst: 5 }");
+}
+
+#[test]
+fn unit_is_a_reduced_fraction() {
+    assert_eq!(Quota::per_second(5).unit(), Ok((200_000, 1)));
+    assert_eq!(Quota::per_second(3).unit(), Ok((1_000_000, 3)));
+    assert_eq!(Quota::per_second(1_000_000_000).unit(), Ok((1, 1_000)));
+}
