@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::in_lua::state_of;
+use super::in_lua::{integers, state_of};
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, Take, at_most_a_year,
     checked_burst, exact, micros,
@@ -315,6 +315,10 @@ impl InLua for Concurrency {
 
     fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
         state_of(reply, |[begin, held @ ..]: [i64; 6]| Some(State { begin, held }))
+    }
+
+    fn stored(_: &Rule, text: &str) -> Option<State> {
+        integers(text).map(|[begin, held @ ..]: [i64; 6]| State { begin, held })
     }
 }
 

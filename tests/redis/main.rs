@@ -28,8 +28,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{
-    AnyAlgorithm, Budget, Check, FixedWindow, InLua, IntoAlgorithm, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    AnyAlgorithm, Budget, Check, Concurrency, FixedWindow, InLua, IntoAlgorithm, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::limiter::{AllInTurn, Boxed, Origin};
 use tower_sluice::redis::AllAtOnce;

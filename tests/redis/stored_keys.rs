@@ -18,6 +18,7 @@ fn algorithms(quota: Quota) -> Vec<AnyAlgorithm> {
         TokenBucket::new(quota.burst(2)).horizon(Duration::from_millis(900)).into(),
         Budget::new(quota).max_hold(Duration::from_millis(700)).into(),
         Budget::new(quota.burst(3)).horizon(Duration::ZERO).into(),
+        Concurrency::of(quota).max_hold(Duration::from_millis(700)).into(),
         FixedWindow::new(quota).into(),
         FixedWindow::new(quota).anchored().into(),
         SlidingLog::new(quota).into(),
@@ -116,6 +117,10 @@ async fn a_value_that_no_script_writes_is_an_error() {
             "nan|-|--1|-01|-1:1|-1+0/3|9007199254740992|00|01|1+1|1+0/3|1+3/3|1+1/2/3|",
         ),
         ("budget", "5|5:5:1|5:5:1:|5:5:1:1:1|05:5:1:1|5:-5:1:1|5+:5:1:1|5+0/3:5:1:1|5+1/03:5:1:1"),
+        (
+            "concurrency",
+            "5|5:1:1:1:1|5:1:1:1:1:|5:1:1:1:1:1:1|5:-1:1:1:1:1|05:1:1:1:1:1|5:1:1:1:1:1.0",
+        ),
         ("fixed_window", "5|5:|:5|05:1|5:01|-5:1|5:1:1|5:1.0|5:9007199254740993|+5:1"),
         (
             "sliding_window",
