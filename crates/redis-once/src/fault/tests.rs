@@ -55,7 +55,8 @@ async fn the_first_rule_that_fits_names_the_fault() {
         // A silent connection is at fault, even if this process is late.
         (silent(D / 2), in_time, &waiting, server),
         (silent(D / 2), late, &waiting, nobody),
-        (silent(MAX_SILENCE), late, &waiting, server),
+        (silent(MAX_SILENCE), late, &waiting, nobody),
+        (silent(MAX_SILENCE + 3 * D * 3 / 4), late, &waiting, server),
         (silent(D / 2 - Duration::from_millis(1)), in_time, &waiting, nobody),
         (none(), in_time, &waiting, nobody),
         (none(), late, &waiting, nobody),
