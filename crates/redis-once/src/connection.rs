@@ -135,13 +135,13 @@ impl Connection {
         self.health.useless().or_else(ended)
     }
 
-    /// Gives the connection up if it is silent, and returns true then.
-    pub(super) fn give_up_if_silent(&self) -> bool {
-        let is_silent = self.socket.silent_for() >= MAX_SILENCE;
-        if is_silent {
+    /// Gives the connection up if it is silent. Then its server is silent, too: calls over other
+    /// connections have to know it, and calls over this one, which no longer see it.
+    pub(super) fn give_up_if_silent(&self) {
+        if self.socket.silent_for() >= MAX_SILENCE {
             self.health.retire(Useless::Silent);
+            self.health.server.is_silent.store(true, Relaxed);
         }
-        is_silent
     }
 
     /// Returns the time for which the connection is silent, or without an end if its server is.
@@ -185,9 +185,7 @@ impl SharedConnection for Connection {
 
     /// Gives a silent connection up. One pause of the server is not a reason to reconnect.
     fn record_timeout(&self) {
-        if self.give_up_if_silent() {
-            self.health.server.is_silent.store(true, Relaxed);
-        }
+        self.give_up_if_silent();
     }
 
     fn mark_read_only(&self) {

@@ -188,8 +188,8 @@ impl OwnPool {
         }
         // Without the lock, since this polls the streams of the application.
         let silent_for = connections.iter().map(|one| one.silent_for()).max();
-        // No other call may wait for a reply over it, and so give it up.
-        connections.iter().for_each(|one| _ = one.give_up_if_silent());
+        // Perhaps no call waits for a reply over it, and would give it up.
+        connections.iter().for_each(|one| one.give_up_if_silent());
         Facts { failure, silent_for: silent_for.unwrap_or_default() }
     }
 
