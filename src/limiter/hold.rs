@@ -55,12 +55,13 @@ pub(crate) fn settle(by: &dyn SettleBy, reservation: Reservation, actual: u64) -
 ///
 /// ```
 /// use tower_sluice::algorithm::Concurrency;
-/// use tower_sluice::{LimiterExt, Memory, Refusal};
+/// use tower_sluice::{LimiterExt, Memory};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 /// # runtime.block_on(async {
 /// let exports = Memory::new("exports", Concurrency::new(2));
-/// let held = exports.acquire("alice").await?.into_reservation().map(|one| exports.hold(one));
+/// let mut admitted = exports.acquire("alice").await?;
+/// let held = admitted.take_reservation().map(|units| exports.hold(units));
 /// // The export runs, for minutes.
 /// assert_eq!(exports.peek("alice").await?.remaining(), Some(1));
 /// drop(held);
