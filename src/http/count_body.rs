@@ -70,6 +70,15 @@ impl<B, F> CountedBody<B, F> {
     }
 }
 
+/// A body that is not counted, for an answer without the service, such as that of a server.
+impl<B: Body + From<&'static str>> From<&'static str>
+    for CountedBody<B, fn(&Frame<B::Data>) -> u64>
+{
+    fn from(text: &'static str) -> Self {
+        Self::new(text.into(), |_| 0, None)
+    }
+}
+
 impl<B, F> Body for CountedBody<B, F>
 where
     B: Body,

@@ -33,6 +33,7 @@ algorithms!(
     #[default]
     TokenBucket = "token_bucket" with ["burst", "max_debt"],
     Budget = "budget" with ["burst", "max_debt", "max_hold"],
+    Concurrency = "concurrency" with ["max_hold"],
     FixedWindow = "fixed_window" with ["anchored"],
     SlidingLog = "sliding_log" with ["max_limit"],
     SlidingWindow = "sliding_window" with ["cells"],

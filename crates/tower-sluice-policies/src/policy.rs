@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
-use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, QuotaError, SlidingLog, SlidingWindow};
+use tower_sluice::algorithm::{
+    Algorithm, AnyAlgorithm, Concurrency, QuotaError, SlidingLog, SlidingWindow,
+};
 use tower_sluice::key::Head;
 use tower_sluice::{Error, ErrorKind, Quota};
 
@@ -20,7 +22,7 @@ pub struct Policy {
     pub(crate) name: String,
     pub(crate) algorithm: &'static str,
     pub(crate) limit: u64,
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "as_text", skip_serializing_if = "Duration::is_zero")]
     pub(crate) period: Duration,
     /// The settings that only its algorithm has.
     #[serde(flatten)]
@@ -181,8 +183,12 @@ impl OnError {
     }
 }
 
-/// Returns the algorithm of a local share, which admits at most `units` for each key in a period.
+/// Returns the algorithm of a local share, which admits at most `units` for each key in a period. If
+/// the period is 0, it admits them at the same time.
 pub(crate) fn share(units: u64, period: Duration) -> Result<AnyAlgorithm, QuotaError> {
+    if period.is_zero() {
+        return Ok(Concurrency::of(Quota::try_at_once(units)?).into());
+    }
     let quota = Quota::try_new(units, period)?;
     let share: AnyAlgorithm = match units {
         ..=MAX_LOGGED_SHARE => SlidingLog::new(quota).into(),

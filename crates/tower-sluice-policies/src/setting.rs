@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Algorithm, AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket,
+    Algorithm, AnyAlgorithm, Budget, Concurrency, FixedWindow, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 #[cfg(feature = "redisson")]
 use tower_sluice_redisson::{PermitLog, Rate};
@@ -103,8 +103,15 @@ impl Setting {
     }
 }
 
-/// Makes the quota: `limit` units per `period`.
+/// Makes the quota: `limit` units per `period`, or at the same time.
 fn quota(row: &Written, fields: &mut Fields) -> Option<Quota> {
+    if row.algorithm == Name::Concurrency {
+        if row.period.is_some() {
+            return fields.wrong("period", "a concurrency has no period");
+        }
+        let limit = fields.required("limit", row.limit)?;
+        return fields.checked("limit", Quota::try_at_once(limit));
+    }
     let (limit, period) =
         (fields.required("limit", row.limit), fields.required("period", row.period));
     let (limit, Span(period)) = limit.zip(period)?;
@@ -133,14 +140,11 @@ fn algorithm(
             if row.algorithm == Name::TokenBucket {
                 TokenBucket::new(quota).into()
             } else {
-                let longest = max_wait(store.0);
-                let hold = row.max_hold.map_or(longest.max(DEFAULT_HORIZON), |Span(time)| time);
-                if hold.is_zero() || hold < longest {
-                    let why = "it must be above 0, and not shorter than max_wait";
-                    return fields.wrong("max_hold", why);
-                }
-                Budget::new(quota).max_hold(hold).into()
+                Budget::new(quota).max_hold(max_hold(row, max_wait(store.0), fields)?).into()
             }
+        }
+        Name::Concurrency => {
+            Concurrency::of(quota).max_hold(max_hold(row, Duration::ZERO, fields)?).into()
         }
         Name::FixedWindow => {
             let window = FixedWindow::new(quota);
@@ -202,6 +206,15 @@ fn algorithm(
         Name::Redisson => return fields.wrong("algorithm", "built without the feature redisson"),
     };
     Some((quota, Choice::Any(algorithm), store))
+}
+
+/// Returns the shortest time for which a charge is held that waits for `longest`.
+fn max_hold(row: &Written, longest: Duration, fields: &mut Fields) -> Option<Duration> {
+    let hold = row.max_hold.map_or(longest.max(DEFAULT_HORIZON), |Span(time)| time);
+    if hold.is_zero() || hold < longest {
+        return fields.wrong("max_hold", "it must be above 0, and not shorter than max_wait");
+    }
+    Some(hold)
 }
 
 /// Returns the time in which the quota refills `units` units, rounded up, since a smaller store

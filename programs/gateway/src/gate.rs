@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::key::ClientIp;
 use tower_sluice::limiter::{Metered, MetricsExt, SwitchMode};
-use tower_sluice::respond::{OnAdmitted, ProblemJson, RateLimitHeaders};
+use tower_sluice::respond::{Hooks, Later, OnAdmitted, ProblemJson, RateLimitHeaders, WithBody};
 use tower_sluice::{
     Charge, Decision, ErrorKind, HttpResponder, Limiter, Pool, Quota, RateLimitLayer, Redis,
 };
@@ -23,7 +23,12 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_KEYS: usize = 1_000_000;
 
 /// Makes services that decide before their inner one is called.
-pub(crate) type Limits = RateLimitLayer<Metered<Policies>, Policies, HttpResponder<ProblemJson>>;
+pub(crate) type Limits = RateLimitLayer<
+    Metered<Policies>,
+    Policies,
+    HttpResponder<ProblemJson>,
+    Hooks<(), Later<WithBody>>,
+>;
 
 /// The table of policies. Clones share it.
 #[derive(Clone, Debug)]
@@ -100,7 +105,9 @@ impl Gate {
     pub(crate) fn limits(&self) -> Limits {
         let respond = HttpResponder::new().headers(self.fields).problem_json();
         let policies = self.policies.clone();
-        RateLimitLayer::new(policies.clone().metrics(REQUESTS), policies).respond(respond)
+        RateLimitLayer::new(policies.clone().metrics(REQUESTS), policies)
+            .respond(respond)
+            .settle_later(WithBody)
     }
 
     /// Asks the store whether it decides, and returns why not. A charge of its own, since a store
@@ -132,7 +139,10 @@ impl Gate {
                 "name": policy.name(),
                 "algorithm": policy.algorithm(),
                 "limit": quota.limit(),
-                "period": humantime::format_duration(quota.period()).to_string(),
+                "period": match quota.period() {
+                    Duration::ZERO => String::from("at once"),
+                    period => humantime::format_duration(period).to_string(),
+                },
                 "on_error": policy.on_error(),
                 "mode": word(handle.mode()),
             })

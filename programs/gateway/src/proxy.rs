@@ -8,6 +8,7 @@ use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
 use ipnet::IpNet;
+use tower_sluice::respond::{SettleHandle, Unsettled};
 
 use crate::body::Body;
 use crate::built_in::status;
@@ -62,6 +63,7 @@ impl Proxy {
         let protocol = hop_by_hop::upgrade(request.headers()).filter(|_| !by_http2);
         let caller = protocol.as_ref().map(|_| hyper::upgrade::on(&mut request));
         let exchange = Arc::clone(request.body().exchange());
+        let units = request.extensions().get::<SettleHandle>().cloned();
         let is_grpc = request.version() == Version::HTTP_2 && is_grpc(&request);
         let (request, asked) = (self.rewrite(request, protocol, is_grpc && by_http2), now());
         if is_grpc {
@@ -77,7 +79,7 @@ impl Proxy {
                 if is_grpc {
                     exchange.may_be_quiet();
                 }
-                return self.answer(response, caller, exchange);
+                return self.answer(response, caller, exchange, units);
             }
             // The port answers a caller that was given up.
             Err(_) if exchange.is_given_up() => {
@@ -134,6 +136,7 @@ impl Proxy {
         mut response: Response<Body>,
         caller: Option<OnUpgrade>,
         exchange: Arc<Exchange>,
+        units: Option<SettleHandle>,
     ) -> Response<Body> {
         let protocol = hop_by_hop::upgrade(response.headers());
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
@@ -147,7 +150,8 @@ impl Proxy {
         match (upstream, caller, protocol) {
             (Some(upstream), Some(caller), Some(protocol)) => {
                 hop_by_hop::set_upgrade(response.headers_mut(), protocol);
-                tunnel::open(caller, upstream, exchange, &self.running);
+                let held = units.and_then(|units| units.take()).map(Unsettled::hold);
+                tunnel::open(caller, upstream, exchange, held, &self.running);
                 response
             }
             (Some(_), ..) => status(StatusCode::BAD_GATEWAY, "nobody asked for an upgrade\n"),

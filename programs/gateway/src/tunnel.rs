@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tower_sluice::limiter::Hold;
 
 use serving::port::Exchange;
 use serving::port::Running;
@@ -15,16 +16,18 @@ use serving::port::Running;
 /// A tunnel that is silent for so long is closed when the process ends.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Copies both ways until both sides have ended. While the process ends, silence ends it too.
+/// Copies both ways until both sides have ended, and holds the units of its request until then.
+/// While the process ends, silence ends it too.
 pub(crate) fn open(
     caller: OnUpgrade,
     upstream: OnUpgrade,
     exchange: Arc<Exchange>,
+    held: Option<Hold>,
     running: &Running,
 ) {
     let (one, running) = (running.begin(), running.clone());
     tokio::spawn(async move {
-        let _one = one;
+        let _one = (one, held);
         let Ok((caller, upstream)) = tokio::try_join!(caller, upstream) else { return };
         exchange.caller.become_tunnel();
         let (from_caller, to_caller) = split(TokioIo::new(caller));

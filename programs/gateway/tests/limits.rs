@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -375,4 +375,61 @@ fn a_path_that_servers_read_in_several_ways_is_refused_unless_the_table_allows_i
     for (path, status) in [("//other", 404), ("//login", 404), ("/login;a=b", 400)] {
         assert_eq!(gateway.get(path).status, status, "{path}");
     }
+}
+
+/// A request counts for as long as its answer runs, and a tunnel until it is closed.
+#[test]
+fn answers_and_tunnels_that_run_count_against_a_limit_at_once() {
+    let upstream = Upstream::start(|head, mut stream| {
+        if head.iter().any(|line| line.eq_ignore_ascii_case("upgrade: x")) {
+            let answer =
+                b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+            stream.get_mut().write_all(answer).unwrap();
+            // Until the caller closes.
+            let _ = stream.read(&mut [0]);
+            return;
+        }
+        let answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
+        stream.get_mut().write_all(answer).unwrap();
+        // The last chunk is sent when the caller says so, in the body of the request.
+        if stream.read_exact(&mut [0]).is_ok() {
+            stream.get_mut().write_all(b"0\r\n\r\n").unwrap();
+        }
+    });
+    let table = "[[policy]]\nname = \"at-once\"\nalgorithm = \"concurrency\"\nlimit = 1\n\
+                 key = \"header:x-api-key\"\nmax_hold = \"1h\"\n";
+    let url = upstream.url();
+    let gateway = Gateway::start(table, &[("UPSTREAM", &url)]);
+    let asks = |key: &str| gateway.send("POST", "/", &[("x-api-key", key)], b"!");
+    let is_free = |key: &str| support::until("its unit is free", || asks(key).status == 200);
+
+    let key = ("x-api-key", "stream");
+    let mut stream = Connection::open(gateway.listen);
+    stream.send_head("POST", "/", &[key], Some(1));
+    assert_eq!(stream.head().0, 200);
+    assert_eq!(stream.chunk().as_deref(), Some(&b"hello"[..]));
+    let refused = asks("stream");
+    assert_eq!(refused.status, 429);
+    assert!((1..=3).contains(&retry_after(&refused).expect("a guess")), "{:?}", refused.headers);
+    assert_eq!(asks("another").status, 200);
+    stream.send(b"!");
+    assert_eq!(stream.chunk(), None);
+    is_free("stream");
+
+    let key = ("x-api-key", "tunnel");
+    let mut tunnel = Connection::open(gateway.listen);
+    tunnel.send_head("GET", "/", &[key, ("connection", "upgrade"), ("upgrade", "x")], None);
+    assert_eq!(tunnel.head().0, 101);
+    assert_eq!(asks("tunnel").status, 429);
+    drop(tunnel);
+    is_free("tunnel");
+
+    // A caller that hangs up in the middle of its answer.
+    let key = ("x-api-key", "left");
+    let mut stream = Connection::open(gateway.listen);
+    stream.send_head("POST", "/", &[key], Some(1));
+    assert_eq!(stream.head().0, 200);
+    assert_eq!(asks("left").status, 429);
+    drop(stream);
+    is_free("left");
 }

@@ -124,6 +124,18 @@ pub(crate) struct Change {
     pub(crate) dry_run: bool,
 }
 
+/// The algorithms whose quota has a period.
+const WITH_PERIOD: [(&str, &str); 8] = [
+    ("algorithm", "token_bucket"),
+    ("algorithm", "budget"),
+    ("algorithm", "fixed_window"),
+    ("algorithm", "sliding_log"),
+    ("algorithm", "sliding_window"),
+    ("algorithm", "sliding_counter"),
+    ("algorithm", "smooth_bursty"),
+    ("algorithm", "smooth_warming_up"),
+];
+
 /// A state means something only under its algorithm and its quota.
 #[derive(Debug, Args)]
 pub(crate) struct RuleOptions {
@@ -131,13 +143,13 @@ pub(crate) struct RuleOptions {
     #[arg(long, value_name = "FILE", conflicts_with = "algorithm")]
     pub(crate) policies: Option<PathBuf>,
     /// The algorithm of the limiter.
-    #[arg(long, value_enum, requires_all = ["limit", "period"])]
+    #[arg(long, value_enum, requires = "limit")]
     pub(crate) algorithm: Option<Name>,
-    /// The units in a period.
+    /// The units in a period; concurrency: at the same time.
     #[arg(long, requires = "algorithm")]
     pub(crate) limit: Option<u64>,
-    /// The period, such as 250us, 500ms, 1s or 7d.
-    #[arg(long, requires = "algorithm")]
+    /// The period, such as 250us, 500ms, 1s or 7d; concurrency: none.
+    #[arg(long, requires = "algorithm", required_if_eq_any = WITH_PERIOD)]
     pub(crate) period: Option<String>,
     /// The most units that may go at once [default: the limit].
     #[arg(long)]
@@ -145,7 +157,7 @@ pub(crate) struct RuleOptions {
     /// The longest wait that the algorithm reserves [default: 60s].
     #[arg(long)]
     pub(crate) horizon: Option<String>,
-    /// budget: how long a charge is held at least [default: 60s].
+    /// budget, concurrency: how long a charge is held at least [default: 60s].
     #[arg(long)]
     pub(crate) max_hold: Option<String>,
     /// sliding_window: the cells of a period [default: 10].
@@ -177,6 +189,7 @@ pub(crate) struct RuleOptions {
 pub(crate) enum Name {
     TokenBucket,
     Budget,
+    Concurrency,
     FixedWindow,
     SlidingLog,
     SlidingWindow,

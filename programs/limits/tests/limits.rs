@@ -10,8 +10,8 @@ use support::process::Process;
 use support::sentinel::Replicated;
 use support::{ADMIN, NOWHERE, Server};
 use tower_sluice::algorithm::{
-    AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    AnyAlgorithm, Budget, Concurrency, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 use tower_sluice_policies::serde_json::{self, Value};
@@ -122,9 +122,10 @@ async fn each_algorithm_is_read_as_a_peek_reads_it() {
     let server = Server::start();
     let (quota, url) = (Quota::per_hour(5), server.admin_url());
     let second = Duration::from_secs(1);
-    let each: [(AnyAlgorithm, &[&str]); 11] = [
+    let each: [(AnyAlgorithm, &[&str]); 12] = [
         (TokenBucket::new(quota.burst(9)).into(), &["token_bucket", "--burst", "9"]),
         (Budget::new(quota).max_hold(2 * second).into(), &["budget", "--max-hold", "2s"]),
+        (Concurrency::new(5).max_hold(600 * second).into(), &["concurrency", "--max-hold", "10m"]),
         (FixedWindow::new(quota).into(), &["fixed_window"]),
         (FixedWindow::new(quota).anchored().into(), &["fixed_window", "--anchored"]),
         (SlidingLog::new(quota).into(), &["sliding_log"]),
@@ -146,8 +147,8 @@ async fn each_algorithm_is_read_as_a_peek_reads_it() {
         let limiter = Redis::new(name.as_str(), algorithm, server.pool()).decision_timeout(PATIENT);
         take(&limiter, "alice", 1).await;
         let before = limiter.peek("alice").await.expect("a peek");
-        let words =
-            [&["peek", &name, "alice", "--limit", "5", "--period", "1h", "--algorithm"], words];
+        let period: &[&str] = if words[0] == "concurrency" { &[] } else { &["--period", "1h"] };
+        let words = [&["peek", &name, "alice", "--limit", "5", "--algorithm"], words, period];
         let shown = json(&url, &words.concat());
         let after = limiter.peek("alice").await.expect("a peek");
         assert_eq!(shown["algorithm"], words[1][0], "{words:?}");
@@ -430,6 +431,7 @@ async fn settings_that_do_not_fit_name_their_option() {
         (&["fixed_window", "--own-debt"], "--own-debt: "),
         (&["token_bucket", "--start", "empty"], "--start: "),
         (&["budget", "--max-hold", "soon"], "--max-hold: "),
+        (&["concurrency"], "--period: "),
     ] {
         let (code, _, err) = run(&url, &[&peek, words].concat());
         assert!(code == 2 && err.contains(named), "{words:?}: {err}");

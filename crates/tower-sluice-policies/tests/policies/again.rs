@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use super::*;
 
-/// Settings, each for two units in a second.
-const SETTINGS: [&str; 17] = [
+/// Settings, each for two units in a second, or at once.
+const SETTINGS: [&str; 18] = [
     "burst = 7\nmax_wait = '400ms'\nhorizon = '200ms'",
     "cache_ratio = 0.7\nshadow = true\nenabled = false",
     "algorithm = 'budget'\nburst = 7\nmax_hold = '3s'\nmax_wait = '1s'\nmax_debt = '2h'",
+    "algorithm = 'concurrency'\nmax_hold = '500ms'",
     "algorithm = 'fixed_window'\nanchored = true\nmax_wait = '1s'",
     "algorithm = 'sliding_log'\nmax_limit = 3\nhorizon = '2s'",
     "algorithm = 'sliding_window'\ncells = 2\nmax_wait = '700ms'",
@@ -63,7 +64,8 @@ async fn a_row_read_again_decides_alike() {
             continue;
         }
         let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
-        let row = format!("[[policy]]\nname = 'a'\nlimit = 2\nperiod = '1s'\n{setting}");
+        let period = if setting.contains("concurrency") { "" } else { "period = '1s'\n" };
+        let row = format!("[[policy]]\nname = 'a'\nlimit = 2\n{period}{setting}");
         let one = built(&rows(&row), &now);
         let other = built(&again(&one), &now);
         assert_eq!(again(&other), again(&one), "{setting}");

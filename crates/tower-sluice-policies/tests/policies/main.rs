@@ -4,6 +4,7 @@
 #![cfg(feature = "redis")]
 
 mod again;
+mod at_once;
 mod blocking;
 mod delays;
 mod errors;

@@ -9,7 +9,7 @@ const FIELDS: &str = "name|algorithm|limit|period|burst|max_wait|cache_ratio|hor
     wait_for_own_cost|warm_up|cold_factor|rate_type|keep_alive|max_hold|max_debt";
 
 const ALGORITHMS: &str = "token_bucket|budget|fixed_window|sliding_log|sliding_window|\
-    sliding_counter|smooth_bursty|smooth_warming_up|redisson";
+    sliding_counter|smooth_bursty|smooth_warming_up|concurrency|redisson";
 
 /// A number at an edge, or none at all.
 fn number(dice: &mut Dice) -> Value {
@@ -62,9 +62,14 @@ fn value(dice: &mut Dice) -> Value {
 
 /// A row that is right but for a few fields.
 fn row(dice: &mut Dice, name: &str) -> Row {
-    let mut row = Row::new().with("name", name).with("limit", 5).with("period", "1s");
-    if dice.below(4) > 0 {
-        row = row.with("algorithm", dice.word(ALGORITHMS));
+    let mut row = Row::new().with("name", name).with("limit", 5);
+    let algorithm = (dice.below(4) > 0).then(|| dice.word(ALGORITHMS));
+    row = match algorithm {
+        Some("concurrency") => row,
+        _ => row.with("period", "1s"),
+    };
+    if let Some(algorithm) = algorithm {
+        row = row.with("algorithm", algorithm);
     }
     for _ in 0..dice.below(4) {
         let field = match dice.below(20) {

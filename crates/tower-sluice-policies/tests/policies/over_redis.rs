@@ -74,6 +74,7 @@ async fn every_algorithm_decides_alike_in_memory_and_in_redis() {
     for (algorithm, settings) in [
         ("token_bucket", "burst = 7\nmax_wait = '400ms'"),
         ("budget", "burst = 7\nmax_hold = '2s'\nmax_wait = '400ms'\nmax_debt = '1s'"),
+        ("concurrency", "max_hold = '2s'"),
         ("fixed_window", "max_wait = '1s'"),
         ("sliding_log", "max_wait = '400ms'"),
         ("sliding_window", "cells = 5\nmax_wait = '400ms'"),
@@ -83,8 +84,9 @@ async fn every_algorithm_decides_alike_in_memory_and_in_redis() {
         ("smooth_bursty", "wait_for_own_cost = true\ncache_ratio = 0.5"),
         ("smooth_warming_up", "wait_for_own_cost = true\nwarm_up = '2s'\nmax_wait = '1s'"),
     ] {
+        let period = if algorithm == "concurrency" { "" } else { "period = '1s'" };
         let table = format!(
-            "[[policy]]\nname = '{algorithm}'\nalgorithm = '{algorithm}'\nlimit = 5\nperiod = '1s'
+            "[[policy]]\nname = '{algorithm}'\nalgorithm = '{algorithm}'\nlimit = 5\n{period}
              key = 'header:x-user'\ncost = 'content_length_kb'\n{settings}"
         );
         assert_same(&server, &table, 80).await;

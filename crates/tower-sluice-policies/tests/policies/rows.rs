@@ -92,6 +92,7 @@ async fn every_algorithm_has_its_defaults_and_waits_for_nothing_unless_it_may() 
     for (algorithm, admitted) in [
         ("token_bucket", 5),
         ("budget", 5),
+        ("concurrency", 5),
         ("fixed_window", 5),
         ("sliding_log", 5),
         ("sliding_window", 5),
@@ -101,8 +102,9 @@ async fn every_algorithm_has_its_defaults_and_waits_for_nothing_unless_it_may() 
         #[cfg(feature = "redisson")]
         ("redisson", 5),
     ] {
+        let period = if algorithm == "concurrency" { "" } else { "period = '1s'" };
         let policies = policies(&format!(
-            "[[policy]]\nname = 'a'\nalgorithm = '{algorithm}'\nlimit = 5\nperiod = '1s'"
+            "[[policy]]\nname = 'a'\nalgorithm = '{algorithm}'\nlimit = 5\n{period}"
         ));
         let all = burst(&policies, &request("GET", "/", &[]), 10).await;
         assert_eq!(all, (admitted, vec![], 10 - admitted), "{algorithm}");
