@@ -27,6 +27,7 @@ page!(several_limits, "several-limits.md");
 page!(tiers, "tiers.md");
 page!(costs_and_budgets, "costs-and-budgets.md");
 page!(tokens_and_bytes, "tokens-and-bytes.md");
+page!(concurrency, "concurrency.md");
 page!(login_protection, "login-protection.md");
 page!(clients, "clients.md");
 page!(grpc, "grpc.md");

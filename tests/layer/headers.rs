@@ -1,6 +1,7 @@
 //! The fields that tell a caller its limits, and the decision in the extensions.
 
 mod answers;
+mod at_once;
 mod cost;
 mod epoch;
 mod examples;
