@@ -420,8 +420,10 @@ impl Seen<'_> {
         let process = self.ask(record).process;
         self.records.iter().any(|one| {
             let is_admitted = matches!(one.fate, Fate::Admitted { .. });
-            // A switch that is off does nothing, and says so.
-            let is_done = one.fate == Fate::Done && self.plan.stack.switches.is_empty();
+            // A switch that is off does nothing, and says so. A fallback needs no store.
+            let stack = &self.plan.stack;
+            let is_stores = stack.switches.is_empty() && !stack.has_fallback;
+            let is_done = one.fate == Fate::Done && is_stores;
             (is_admitted || is_done) && self.ask(one).process == process && one.ended < by
         })
     }
