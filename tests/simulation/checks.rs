@@ -408,10 +408,21 @@ impl Seen<'_> {
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
     }
 
-    /// The begin of the last attempt to connect of a caller's process that had time to end.
+    /// The begin of the last attempt to connect of a caller's process that had time to end, and
+    /// that no network held up.
     fn last_dial(&self, record: &Record) -> Option<Duration> {
         let process = self.ask(record).process;
-        let has_ended = |one: &&Dial| one.client == process && one.at + MIN_TIMEOUT < record.ended;
+        let is_held_up = |at| {
+            self.disturbances.iter().any(|one| {
+                matches!(one.fault, Fault::Stall | Fault::HalfOpen | Fault::Silence)
+                    && one.from < record.ended
+                    && at < one.until
+            })
+        };
+        let has_ended = |one: &&Dial| {
+            let has_time = one.at + MIN_TIMEOUT < record.ended;
+            one.client == process && has_time && !is_held_up(one.at)
+        };
         self.dials.iter().filter(has_ended).map(|one| one.at).max()
     }
 
