@@ -146,15 +146,4 @@ pub(crate) fn error_of<'a>(result: Result<&'a Decision, &'a Error>) -> Option<&'
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_kind_stands_at_its_index() {
-        use ErrorKind::{Capacity, Configuration, Infrastructure, Request, Saturation, State};
-        for kind in [Infrastructure, Saturation, Capacity, Configuration, Request, State] {
-            let name = format!("{kind:?}").to_lowercase();
-            assert_eq!(KINDS[kind_index(&Error::new(kind, ""))], name);
-        }
-    }
-}
+mod tests;
