@@ -415,7 +415,7 @@ impl Seen<'_> {
         let is_held_up = |at| {
             self.disturbances.iter().any(|one| {
                 matches!(one.fault, Fault::Stall | Fault::HalfOpen | Fault::Silence)
-                    && one.from < record.ended
+                    && one.from < at + MIN_TIMEOUT
                     && at < one.until
             })
         };
