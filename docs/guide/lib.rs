@@ -1,5 +1,5 @@
-//! The guide to [tower-sluice](https://docs.rs/tower-sluice): a page for each subject, with recipes,
-//! and help for users of other rate limiters.
+//! The guide to [tower-sluice](https://docs.rs/tower-sluice): a page for each subject, with
+//! recipes, and help for users of other rate limiters.
 //!
 //! [Start](start) takes five minutes. [`help`] lists all recipes. The directory `docs/guide` of
 //! the repository has the same pages as a book.

@@ -32,7 +32,8 @@ pub(crate) struct Options {
     /// The longest wait that the algorithm reserves.
     #[arg(long, value_parser = horizon, default_value = "60s")]
     pub(crate) horizon: Duration,
-    /// budget, concurrency: how long a charge is held at least, unless a line settles it [default: 60s].
+    /// budget, concurrency: how long a charge is held at least, unless a line settles it [default:
+    /// 60s].
     #[arg(long, value_parser = horizon)]
     max_hold: Option<Duration>,
     /// sliding_window: the cells of a period.

@@ -41,8 +41,8 @@ const PAUSE: i64 = 1_000_000;
 /// **Source.** Stripe's limiter of concurrent requests, and the expirable semaphore of Redisson.
 ///
 /// **Choose it** if requests take very different times, and what is scarce is what runs: workers,
-/// memory, connections, an upstream that limits parallel calls. A rate says nothing about these: ten
-/// requests a second that take a minute each are 600 at once.
+/// memory, connections, an upstream that limits parallel calls. A rate says nothing about these:
+/// ten requests a second that take a minute each are 600 at once.
 ///
 /// # Release every charge
 ///
@@ -139,8 +139,8 @@ impl Concurrency {
         Self::of(Quota::at_once(limit))
     }
 
-    /// Admits at most the limit of a quota at the same time, for a quota that comes from a file or a
-    /// user. Its period does not count.
+    /// Admits at most the limit of a quota at the same time, for a quota that comes from a file or
+    /// a user. Its period does not count.
     pub const fn of(quota: Quota) -> Self {
         Self { quota, horizon: DEFAULT_HORIZON, max_hold: DEFAULT_MAX_HOLD }
     }
@@ -151,9 +151,9 @@ impl Concurrency {
     /// It counts from the charge, also for one that waits for another quota. After 1.25 times this
     /// time, the units are free. If the clock steps back meanwhile, it may be 1.5 times.
     ///
-    /// Limiters that share keys must set the same time. After a change, the new time also applies to
-    /// the units that are already held. They may then be held too short once, by a quarter of the
-    /// longer time, and a release of them may come too late.
+    /// Limiters that share keys must set the same time. After a change, the new time also applies
+    /// to the units that are already held. They may then be held too short once, by a quarter of
+    /// the longer time, and a release of them may come too late.
     pub const fn max_hold(self, max_hold: Duration) -> Self {
         let max_hold = at_most_a_year(max_hold);
         let is_short = max_hold.as_micros() == 0;

@@ -100,7 +100,8 @@ pub(super) fn error(status: &RpcStatus, message: &str) -> String {
 /// Writes the message that ends a stream with this error: a flag, the length, and JSON.
 pub(super) fn end_of_stream(error: &str) -> String {
     let mut json = format!(r#"{{"error":{error}}}"#);
-    // Bodies are made of text, and JSON may end with spaces: until the bytes of the length are text.
+    // Bodies are made of text, and JSON may end with spaces: until the bytes of the length are
+    // text.
     let length = |json: &str| (json.len() as u32).to_be_bytes();
     while !length(&json).is_ascii() {
         json.push(' ');

@@ -28,7 +28,8 @@ impl<B, C> SettleLater<Request<B>, Response<C>> for Later<InHandler> {
 /// Settles what was charged when the body of the response has ended, or was dropped: see
 /// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later).
 ///
-/// It is for a [`Concurrency`](crate::algorithm::Concurrency): a request counts while its body runs.
+/// It is for a [`Concurrency`](crate::algorithm::Concurrency): a request counts while its body
+/// runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WithBody;
 

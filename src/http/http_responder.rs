@@ -55,15 +55,15 @@ use crate::tower::reject::Respond;
 /// `Connect-Protocol-Version: 1`, or a `GET` with `connect=v1` in its query. A unary call has the
 /// HTTP status of its code and all header fields. A stream has the status 200, and the error is in
 /// the message that ends it. The call never waits longer than its `Connect-Timeout-Ms`. The error
-/// needs a body: a `String`, the body of axum or of tonic with the feature of that name, or one that
-/// [`connect_body`](HttpResponder::connect_body) makes. With another body, the answer is the one for
-/// HTTP, and clients read its 429 as `unavailable`.
+/// needs a body: a `String`, the body of axum or of tonic with the feature of that name, or one
+/// that [`connect_body`](HttpResponder::connect_body) makes. With another body, the answer is the
+/// one for HTTP, and clients read its 429 as `unavailable`.
 ///
 /// Pushback is the header `grpc-retry-pushback-ms`: the milliseconds until the caller may try
-/// again, which `RetryInfo` has, too. Connect has no pushback: its 503 has a `RetryInfo`. If the charge can never fit, or its key is blocked without an
-/// end, it is -1 and there is no `RetryInfo`. A 429 also has a `QuotaFailure` with the names of the
-/// policies that refuse, and an `ErrorInfo` with the reason `RATE_LIMIT_EXCEEDED` and the domain
-/// `tower-sluice`.
+/// again, which `RetryInfo` has, too. Connect has no pushback: its 503 has a `RetryInfo`. If the
+/// charge can never fit, or its key is blocked without an end, it is -1 and there is no
+/// `RetryInfo`. A 429 also has a `QuotaFailure` with the names of the policies that refuse, and an
+/// `ErrorInfo` with the reason `RATE_LIMIT_EXCEEDED` and the domain `tower-sluice`.
 ///
 /// [`headers`](HttpResponder::headers) sets the fields that show a caller its limits, on refusals
 /// and if wanted on responses to admitted requests. Handlers that read the decision need
@@ -410,8 +410,8 @@ impl<F, E> HttpResponder<F, E> {
     }
 
     /// Sets how the body of a Connect error is made from its text. Default: by `From<String>` after
-    /// [`text`](HttpResponder::text) and [`problem_json`](HttpResponder::problem_json), else for the
-    /// bodies that [`HttpResponder`] lists.
+    /// [`text`](HttpResponder::text) and [`problem_json`](HttpResponder::problem_json), else for
+    /// the bodies that [`HttpResponder`] lists.
     ///
     /// ```
     /// use http::Request;

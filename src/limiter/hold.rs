@@ -47,8 +47,8 @@ pub(crate) fn settle(by: &dyn SettleBy, reservation: Reservation, actual: u64) -
 ///
 /// If they are units of a [`Concurrency`](crate::algorithm::Concurrency) or a
 /// [`Budget`](crate::algorithm::Budget), they are renewed every third of `max_hold`, so a stream of
-/// hours needs no long `max_hold`. Renewals of a process share calls. They need the runtime in which
-/// the guard was made. Outside of a runtime, nothing is renewed.
+/// hours needs no long `max_hold`. Renewals of a process share calls. They need the runtime in
+/// which the guard was made. Outside of a runtime, nothing is renewed.
 ///
 /// A drop settles the full cost. That releases units of a `Concurrency`. Units of other algorithms
 /// stay taken, in a tuple too. [`settle`](Hold::settle) states another cost.

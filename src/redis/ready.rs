@@ -26,8 +26,8 @@ impl Pool {
     ///
     /// It runs a script on each server, twice: by its text, and by its digest. The script reads the
     /// server's clock, and writes nothing. It names the key `<prefix>:ready:{0}`, which need not
-    /// exist. Other commands of the limiters' scripts are not tried: where a server refuses one, the
-    /// first decision that runs it is an error.
+    /// exist. Other commands of the limiters' scripts are not tried: where a server refuses one,
+    /// the first decision that runs it is an error.
     ///
     /// # Errors
     ///

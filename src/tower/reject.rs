@@ -30,8 +30,8 @@ use crate::core::{Decision, Refusal};
 /// To keep the statuses and change the body only, use
 /// [`HttpResponder::body`](crate::HttpResponder::body). A closure answers gRPC requests too, and
 /// they get no gRPC status unless the closure makes one. It cannot call an `HttpResponder`, which
-/// takes the refusal by value: the fields of admitted responses would be lost. If your own responder
-/// wraps `HttpResponder`, forward every method. Without [`admit`](Respond::admit) and
+/// takes the refusal by value: the fields of admitted responses would be lost. If your own
+/// responder wraps `HttpResponder`, forward every method. Without [`admit`](Respond::admit) and
 /// [`annotate`](Respond::annotate), requests and responses get no header fields and no report.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot answer a refused request of this service",

@@ -361,9 +361,9 @@ impl Unsettled {
     ///
     /// # Errors
     ///
-    /// The settlement returns an error of kind [`Configuration`](crate::ErrorKind::Configuration) if the
-    /// limiter cannot settle the charge, as a closure. Or its store needs a tokio runtime, and
-    /// there is none.
+    /// The settlement returns an error of kind [`Configuration`](crate::ErrorKind::Configuration)
+    /// if the limiter cannot settle the charge, as a closure. Or its store needs a tokio runtime,
+    /// and there is none.
     pub fn settle(self, actual: u64) -> Settlement {
         hold::settle(&*self.settle_by, self.reservation, actual)
     }

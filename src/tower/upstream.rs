@@ -4,8 +4,8 @@
 //! same, it says when to come back: [`retry_after`] reads the time from a response, and
 //! [`grpc_retry_after`] from the trailers of gRPC.
 //!
-//! With the feature `retry`, `ObeyRetryAfter` is a policy for tower's `retry` that waits for it. The
-//! guide's page on [clients] has more.
+//! With the feature `retry`, `ObeyRetryAfter` is a policy for tower's `retry` that waits for it.
+//! The guide's page on [clients] has more.
 //!
 //! [clients]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clients/
 

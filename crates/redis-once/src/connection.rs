@@ -265,8 +265,8 @@ impl ConnectionHealth {
         Self { useless: OnceLock::new(), server, closings }
     }
 
-    /// Returns why the connection was given up, and since when. The pool may notice that much later:
-    /// then it does not show the current state of the server.
+    /// Returns why the connection was given up, and since when. The pool may notice that much
+    /// later: then it does not show the current state of the server.
     pub(super) fn useless(&self) -> Option<(Useless, Instant)> {
         let left = || self.server.is_left.load(Relaxed).then(|| (Useless::Closed, Instant::now()));
         self.useless.get().copied().or_else(left)

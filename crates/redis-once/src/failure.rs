@@ -29,8 +29,8 @@ pub enum Failure {
 /// The answer that did not come by the deadline: a future, for a caller that has to undo what ran
 /// too late.
 ///
-/// For example, nobody waits any more for a seat that was reserved too late. If the late answer says
-/// that it was reserved, give it back.
+/// For example, nobody waits any more for a seat that was reserved too late. If the late answer
+/// says that it was reserved, give it back.
 ///
 /// Nothing is sent again, but a full connection may send the command only now, and not at all if
 /// this is dropped. The answer may never come, so await it under a time limit of your own. If

@@ -107,8 +107,8 @@ impl Pool {
         self.cluster.as_ref().map_or_else(|| vec![0], |cluster| cluster.first_tags())
     }
 
-    /// Returns the pool with the logins of the servers and of the sentinels, and with the setting of
-    /// [`several_servers`](Self::several_servers).
+    /// Returns the pool with the logins of the servers and of the sentinels, and with the setting
+    /// of [`several_servers`](Self::several_servers).
     pub(super) fn with(self, logins: [Option<Login>; 2], several: Option<bool>) -> Self {
         Self { logins, several, ..self }
     }

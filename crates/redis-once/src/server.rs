@@ -135,8 +135,8 @@ impl Server {
 
     /// Opens a socket, and reads the greeting of the server. `on_push` gets all push messages.
     ///
-    /// If a name has several addresses, a replica among them is left for the next one: one that says
-    /// its role, or one that has refused a write, as long as another address answers.
+    /// If a name has several addresses, a replica among them is left for the next one: one that
+    /// says its role, or one that has refused a write, as long as another address answers.
     ///
     /// A server that refuses `HELLO` is asked by RESP2. A server that ends at this moment closes
     /// the connection, too. So one that closes it is asked a second time, here or by a probe.

@@ -67,8 +67,8 @@ impl Socket {
         Ok(Self { connection, reading, look, uses_tls, traffic, peer })
     }
 
-    /// Returns true if the connection is lost: the task that reads the socket has ended, even with its
-    /// runtime.
+    /// Returns true if the connection is lost: the task that reads the socket has ended, even with
+    /// its runtime.
     pub(super) fn has_ended(&self) -> bool {
         self.reading.0.is_finished()
     }

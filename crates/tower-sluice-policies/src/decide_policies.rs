@@ -188,11 +188,11 @@ impl Rules for Shares<'_> {
 }
 
 /// Asks all policies in a shadow at the same time, and admits the request regardless of their
-/// decisions. So the request waits only for the slowest policy. If the caller leaves before all have
-/// answered, the taken units are given back.
+/// decisions. So the request waits only for the slowest policy. If the caller leaves before all
+/// have answered, the taken units are given back.
 ///
-/// If another policy refuses the request, they only estimate their decisions, which takes nothing. A
-/// policy that cannot estimate is left out.
+/// If another policy refuses the request, they only estimate their decisions, which takes nothing.
+/// A policy that cannot estimate is left out.
 async fn ask_in_shadow(asked: &[AskedPolicy], is_refused: bool) -> Vec<(&LimitedPolicy, Decided)> {
     let asked =
         asked.iter().filter_map(|AskedPolicy { limited, charge }| {

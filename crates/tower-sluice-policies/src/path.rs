@@ -82,8 +82,8 @@ pub(crate) fn ambiguous_path(part: &str) -> Error {
 /// The remedy, for the operator.
 pub(crate) const MAY_ALLOW: &str = "a table may `allow_in_paths`";
 
-/// The cause of the refusal of a request that programs may read in several ways. Its text is for the
-/// operator.
+/// The cause of the refusal of a request that programs may read in several ways. Its text is for
+/// the operator.
 #[derive(Debug)]
 pub(crate) struct Ambiguous(pub(crate) &'static str);
 

@@ -183,8 +183,8 @@ impl OnError {
     }
 }
 
-/// Returns the algorithm of a local share, which admits at most `units` for each key in a period. If
-/// the period is 0, it admits them at the same time.
+/// Returns the algorithm of a local share, which admits at most `units` for each key in a period.
+/// If the period is 0, it admits them at the same time.
 pub(crate) fn share(units: u64, period: Duration) -> Result<AnyAlgorithm, QuotaError> {
     if period.is_zero() {
         return Ok(Concurrency::of(Quota::try_at_once(units)?).into());

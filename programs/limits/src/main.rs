@@ -1,8 +1,8 @@
 //! Looks at limits in Redis, and changes them key by key. `README.md` shows it at work.
 //!
-//! `options.rs` reads the command line, and `rules.rs` finds the algorithm of each limiter. `scan.rs`
-//! finds keys, `read.rs` reads their states, and `show.rs` prints them. `rights.rs` turns a refusal
-//! of the server into a sentence. The commands are here.
+//! `options.rs` reads the command line, and `rules.rs` finds the algorithm of each limiter.
+//! `scan.rs` finds keys, `read.rs` reads their states, and `show.rs` prints them. `rights.rs` turns
+//! a refusal of the server into a sentence. The commands are here.
 
 mod options;
 mod read;

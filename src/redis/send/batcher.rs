@@ -2,10 +2,10 @@
 //!
 //! If the limiter is idle and a connection is ready, a charge is sent at once, by its own task. For
 //! a lone caller on two busy cores, a decision then takes 31 µs, and through a worker 73 µs; over a
-//! network with round trips of 0.5 ms, 643 and 685 µs. All other charges go to a worker, which sends
-//! waiting charges in batches. A busier limiter has larger batches; `partitions.rs` decides their
-//! size. Charges do not wait for a timer, except for the second half of a burst: it waits for the
-//! first answers, or for 5 ms.
+//! network with round trips of 0.5 ms, 643 and 685 µs. All other charges go to a worker, which
+//! sends waiting charges in batches. A busier limiter has larger batches; `partitions.rs` decides
+//! their size. Charges do not wait for a timer, except for the second half of a burst: it waits for
+//! the first answers, or for 5 ms.
 //!
 //! Charges share a call if they belong to one limiter and its clones, to one runtime, and to one
 //! connection. In a cluster, a connection has the charges of several hash slots of its server, and

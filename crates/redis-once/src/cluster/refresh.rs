@@ -77,7 +77,8 @@ impl Refreshes {
         self.state().backoff.record_overdue(error);
     }
 
-    /// Records the end of the attempt on `runtime` that began at `begun`. `None`: it did not finish.
+    /// Records the end of the attempt on `runtime` that began at `begun`. `None`: it did not
+    /// finish.
     fn end(&self, runtime: runtime::Id, begun: Instant, result: Option<Result<(), Error>>) {
         let mut state = self.state();
         state.running.retain(|running| *running != runtime);

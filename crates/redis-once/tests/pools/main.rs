@@ -27,8 +27,8 @@ use servers::stats::calls;
 use servers::trouble::{D, LONG, SLACK, cut, figure, in_time, others, run};
 use servers::{NOWHERE, Server, eventually, fake, stats};
 
-/// Counters on a server: each call adds one, and is sent once. It is a script, which replicas do not
-/// get from their primary. The rights that limiters need suffice.
+/// Counters on a server: each call adds one, and is sent once. It is a script, which replicas do
+/// not get from their primary. The rights that limiters need suffice.
 #[derive(Clone, Debug)]
 struct Counter {
     pool: Pool,
