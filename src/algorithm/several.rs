@@ -316,8 +316,9 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         cost: i64,
         mark: &Mark,
     ) -> (Mark, bool) {
-        let mut all = state.is_some();
-        let mut states = state.take().unwrap_or_default();
+        let (mut all, mut any) = (state.is_some(), false);
+        let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
+        let mut states = clamped.unwrap_or_else(|| state.take().unwrap_or_default());
         states.resize(rule.len(), None);
         let members = rule.iter().zip(&mut states).enumerate();
         let marks = members.map(|(index, (member, own))| {
@@ -326,11 +327,14 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
                 return mark;
             }
             let (mark, is_held) = A::renew(&member.rule, own, now, member.cost(cost), &mark);
-            all &= is_held;
+            (all, any) = (all && is_held, any || is_held);
             mark
         });
         let marks: Vec<_> = marks.collect();
-        *state = states.iter().any(Option::is_some).then_some(states);
+        // A renewal of one member writes the clamped states of all.
+        if any || state.is_none() {
+            *state = states.iter().any(Option::is_some).then_some(states);
+        }
         (marks.into(), all)
     }
 

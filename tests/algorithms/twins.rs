@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tower_sluice::algorithm::SmoothWarmingUp;
+use tower_sluice::algorithm::{Budget, SmoothBursty, SmoothWarmingUp};
 use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota, Redis};
 
 use support::Server;
@@ -68,6 +68,30 @@ async fn smooth_bursty_agrees_with_its_script() {
 #[tokio::test]
 async fn smooth_warming_up_agrees_with_its_script() {
     agree("smooth_warming_up").await;
+}
+
+/// A renewal writes the clamped state of the quota beside it, which holds nothing.
+#[tokio::test]
+async fn a_renewal_after_the_clock_stepped_back_moves_every_quota() {
+    let server = Server::start();
+    let now = Arc::new(AtomicU64::new(START));
+    let clock = || support::clock_at(&now);
+    let pace = SmoothBursty::new(Quota::per_second(3)).max_burst(Duration::from_secs(60));
+    let pair = (Budget::new(Quota::per_second(5)), pace.wait_for_own_cost());
+    let redis = Redis::new("pair", pair, server.pool()).decision_timeout(Duration::from_secs(30));
+    let limiters = [redis.clock(clock()).boxed(), Memory::new("pair", pair).clock(clock()).boxed()];
+    for limiter in limiters {
+        now.store(START, Relaxed);
+        let held = limiter.check(&Charge::new("key").cost(2)).await.expect("a decision");
+        let mut reservation = held.into_reservation().expect("two are held");
+        now.fetch_sub(200_000, Relaxed);
+        assert!(limiter.renew(&mut reservation).expect("held").await.expect("an answer"));
+        now.fetch_add(300_000, Relaxed);
+        let peeked = limiter.peek("key").await.expect("a decision");
+        let pace = peeked.policies().nth(1).expect("of two").reset_after();
+        // The two permits, less what came back since the clock stepped back.
+        assert_eq!(pace, Some(Duration::from_micros(666_667 - 300_000)));
+    }
 }
 
 /// As Guava answers the same calls.
