@@ -34,7 +34,7 @@ impl Visit for Run {
         let mut state = None;
         for step in 0..self.steps {
             let now = 1_767_225_600_000_000 + step * 900;
-            let check = Check { cost: 1, max_wait: step % 3 * 500 };
+            let check = Check::new(1, step % 3 * 500);
             black_box(A::step(black_box(&rule), &mut state, now, check));
         }
     }

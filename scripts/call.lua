@@ -22,6 +22,12 @@ local op, back, mark, born
 -- True if the units of a refund are held anew.
 local renews
 --@ end
+-- The units that stay free after a check; with several quotas, a list, or nil for none.
+--@ if several
+local keeps
+--@ else
+local keep
+--@ end
 max_wait = 0
 --@ end
 --@ each

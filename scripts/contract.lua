@@ -22,6 +22,8 @@
 --                                         a cost of 0 takes nothing: it is a peek
 --@ if complete
 --            `estimate`, cost, max_wait   answers like a check, and takes nothing
+--            `keep`, units                before a check or an estimate: limits it to instants at
+--                                         which so many units of each quota stay free
 --            `penalize`, cost             takes the units even if they do not fit
 --            `born`, births               before a refund, settlement, renewal or penalty: limits it
 --                                         to keys whose last reset was at these instants

@@ -12,6 +12,22 @@ $arguments = $numbers
 --@ paste rule
 --@ end
 --@ if complete
+--@ if several
+keeps = nil
+--@ else
+keep = 0
+--@ end
+if ARGV[a] == 'keep' then
+  --@ if several
+  keeps = {}
+  for i = 1, QUOTAS do
+    keeps[i] = ARGV[a + i] + 0
+  end
+  --@ else
+  keep = ARGV[a + 1] + 0
+  --@ end
+  a = a + 1 + QUOTAS
+end
 -- For settlements: the birth of each quota's key when it was charged, 0 if it was not reset before.
 born = {}
 if ARGV[a] == 'born' then

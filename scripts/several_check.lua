@@ -12,7 +12,39 @@ local longest_wait = 0
 local instant_N
 do
   -- The earliest instant at which the cost fits quota N, nil if it never fits.
+  --@ if complete
+  local keep = keeps and keeps[N] or 0
+  if keep > 0 then
+    -- It fits only where so many units more stay free.
+    --@ if stock
+    local $before, never = $state, false
+    --@ paste stock
+    --@ paste fit
+    if never then
+      instant_N = nil
+    end
+    $state = $before
+    --@ else
+    --@ if own_costs
+    cost_N = cost_N + keep
+    --@ else
+    cost = cost + keep
+    --@ end
+    --@ paste cost
+    --@ paste fit
+    --@ if own_costs
+    cost_N = cost_N - keep
+    --@ else
+    cost = cost - keep
+    --@ end
+    --@ paste cost
+    --@ end
+  else
+    --@ paste fit
+  end
+  --@ else
   --@ paste fit
+  --@ end
   --@ paste reply
   $reply = $values
 end
@@ -57,6 +89,14 @@ if fits then
       --@ each
       do
         instant_N, kept_N = fits_at, true
+        --@ if complete
+        --@ if stock
+        local keep, never = keeps and keeps[N] or 0, nil
+        if keep > 0 then
+          --@ paste stock
+        end
+        --@ end
+        --@ end
         --@ paste consume
       end
       --@ end

@@ -1,5 +1,28 @@
 -- A check. `instant` is the earliest instant at which the cost fits, or nil if it never fits.
+--@ if complete
+if keep > 0 then
+  -- It fits only where so many units more stay free.
+  --@ if stock
+  local $before, never = $state, false
+  --@ paste stock
+  --@ paste fit
+  if never then
+    instant = nil
+  end
+  $state = $before
+  --@ else
+  cost = cost + keep
+  --@ paste cost
+  --@ paste fit
+  cost = cost - keep
+  --@ paste cost
+  --@ end
+else
+  --@ paste fit
+end
+--@ else
 --@ paste fit
+--@ end
 -- The reply reports the state on which the charge is decided.
 --@ paste reply
 $reply = $values
@@ -18,6 +41,14 @@ if instant then
     if wait <= max_wait then
     --@ end
       -- Takes the units, at that instant.
+      --@ if complete
+      --@ if stock
+      if keep > 0 then
+        local never
+        --@ paste stock
+      end
+      --@ end
+      --@ end
       --@ paste consume
       kept, wait = true, -1 - wait
       if birth then

@@ -4,7 +4,8 @@
 -- Stored:  the credit in microseconds over the denominator, the instant from which on nobody waits,
 --          the rate, and the last now, as `credit:next:unit_denominator/unit_numerator:last`
 -- Mark:    mark1: next_free after the charge. mark2: credit + unit_denominator before it. mark3,
---          mark4: what was added to next_free, for its debt and for a later start
+--          mark4: what was added to next_free, for its debt and for a later start; mark3 is below
+--          0 if the store filled for that time before
 
 -- A permit takes unit_numerator / unit_denominator microseconds; burst: how long permits are
 -- stored; own_cost: 1 if a charge waits for its own cost; full: 1 if a new key has all that can be
@@ -97,6 +98,24 @@ if cost * unit_numerator < INEXACT then
   end
 end
 
+-- Lets the store fill until it has the cost and the units that stay free. `never`: it
+-- never has as many.
+--@ stock
+local has, free = full == 1 and cap or 0, now
+if next_free then
+  has, free = credit_until(
+    now, next_free, credit, of_denominator, of_numerator,
+    unit_denominator, unit_numerator, burst, cap
+  )
+end
+local needs, up = (cost + keep) * unit_numerator, own_cost == 1 and 0 or unit_denominator - 1
+never = quotient(math.max(0, needs - cap) + up, unit_denominator) > 0
+if not never then
+  local time = quotient(math.max(0, needs - has) + up, unit_denominator)
+  next_free, credit = free + time, math.min(cap, has + time * unit_denominator)
+  of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
+end
+
 -- Takes what is stored, and moves `next_free` by the price of the rest: the next
 -- caller waits for it.
 --@ consume
@@ -147,21 +166,24 @@ end
 -- Only if nothing was taken since: the state is still that of the mark.
 --@ refund
 local before = mark2 - unit_denominator
+-- The store filled for this time before a charge that keeps units free.
+local filled, added = math.max(0, -mark3), math.max(0, mark3)
+local stored = math.min(cap, before + filled * unit_denominator)
 local is_same_rate = of_denominator == unit_denominator and of_numerator == unit_numerator
 -- The added time may be less than that of the debt, to stay exact.
-local whole = quotient(math.max(0, cost * unit_numerator - before), unit_denominator)
-local after = before + whole * unit_denominator - cost * unit_numerator
+local whole = quotient(math.max(0, cost * unit_numerator - stored), unit_denominator)
+local after = stored + whole * unit_denominator - cost * unit_numerator
 if is_same_rate and next_free == mark1 and credit == after then
   refunded = back
   if back == cost then
-    credit, next_free = before, next_free - mark3 - mark4
+    credit, next_free = before, next_free - added - mark4 - filled
   else
     local kept_cost = (cost - back) * unit_numerator
-    local debt = quotient(math.max(0, kept_cost - before), unit_denominator)
-    credit = before + debt * unit_denominator - kept_cost
+    local debt = quotient(math.max(0, kept_cost - stored), unit_denominator)
+    credit = stored + debt * unit_denominator - kept_cost
     -- The slot stays, so a charge that waited for its own cost gives no time back.
     if own_cost == 0 then
-      next_free = next_free - mark3 + math.min(debt, mark3)
+      next_free = next_free - added + math.min(debt, added)
     end
   end
 end

@@ -5,7 +5,8 @@
 -- Stored:  the stored permits, the instant from which on nobody waits, the rate, and the last now,
 --          as `stored:next:unit_denominator/unit_numerator:last`
 -- Mark:    mark1: next_free after the charge. mark2, mark3: stored before it, as two halves of a
---          double. mark4: what was added to next_free
+--          double. mark4: what was added to next_free; if the store filled before, a list of that
+--          time and of the time for which it filled
 
 -- A permit takes unit_numerator / unit_denominator microseconds; factor: in thousandths; own_cost:
 -- 1 if a charge waits for its own cost; max_debt: how long a key may owe.
@@ -116,6 +117,27 @@ if cost * unit_numerator < INEXACT then
   end
 end
 
+-- Lets the store fill until it has the cost and the units that stay free. `never`: it
+-- never has as many. A thousandth of a microsecond is the room for rounding.
+--@ stock
+local has, free = most_stored, now
+if next_free then
+  has, free = permits_until(
+    now, next_free, stored, of_denominator, of_numerator,
+    unit_denominator, unit_numerator, warm_up, factor, most_stored
+  )
+end
+-- A change of the rate may leave a bit above the most.
+has = math.min(has, most_stored)
+never = cost + keep > math.floor(most_stored + 0.000001)
+if not never then
+  local time = (math.min(cost + keep, most_stored) - has) * (warm_up / most_stored)
+  time = math.max(0, ceil(time - 0.001))
+  next_free = free + time
+  stored = math.min(most_stored, has + time / (warm_up / most_stored))
+  of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
+end
+
 -- Takes what is stored, and moves `next_free` by the price of the rest: the next
 -- caller waits for it.
 --@ consume
@@ -175,17 +197,24 @@ end
 -- Only if nothing was taken since: the state is still that of the mark.
 --@ refund
 local before = struct.unpack('>d', struct.pack('>I4I4', mark2, mark3))
+local added, filled, has = mark4, 0, before
+if type(mark4) == 'string' then
+  -- The store filled for this time before a charge that keeps units free.
+  local digits1, digits2 = string.match(mark4, '^,(%d+),(%d+)$')
+  added, filled = tonumber(digits1), tonumber(digits2)
+  has = math.min(most_stored, before + filled / (warm_up / most_stored))
+end
 local is_same_rate = of_denominator == unit_denominator and of_numerator == unit_numerator
-if is_same_rate and next_free == mark1 and stored == before - math.min(cost, before) then
+if is_same_rate and next_free == mark1 and stored == has - math.min(cost, has) then
   if back == cost then
-    stored, next_free, refunded = before, next_free - mark4, back
+    stored, next_free, refunded = before, next_free - added - filled, back
   else
     local kept_cost = cost - back
-    local whole = price_of(before, cost, unit_denominator, unit_numerator, warm_up, factor)
-    if whole <= mark4 then
-      local kept_price = price_of(before, kept_cost, unit_denominator, unit_numerator, warm_up, factor)
+    local whole = price_of(has, cost, unit_denominator, unit_numerator, warm_up, factor)
+    if whole <= added then
+      local kept_price = price_of(has, kept_cost, unit_denominator, unit_numerator, warm_up, factor)
       local less = math.max(0, whole - kept_price)
-      stored, refunded = before - math.min(kept_cost, before), back
+      stored, refunded = has - math.min(kept_cost, has), back
       -- The slot stays, so a charge that waited for its own cost gives no time back.
       if own_cost == 0 then
         next_free = next_free - less

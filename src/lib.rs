@@ -71,6 +71,7 @@ pub mod fuzz {
 pub mod store;
 pub mod testing;
 
+pub use self::core::charge::KeepFree;
 pub use self::core::{Charge, Decision, Error, ErrorKind, Exempt, Outcome, Quota, Refusal};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use self::http::by_client_ip;

@@ -20,6 +20,7 @@
 //! `t`, `max_wait` and `period` are in microseconds. The default cost is 1. The defaults of
 //! `max_wait`, `limit`, `period` and `burst` are the options', but a line with a `limit` and no
 //! `burst` has that limit as its burst. `of` is the line, counted from 1, whose charge is refunded.
+//! `keep_free` is the number of units that must be left after the charge; `remaining` counts them.
 //! `"op":"penalize"` takes the cost whether or not it fits, and `"op":"reset"` forgets the key.
 //!
 //! `"op":"settle"` says how many units the charge `of` a line used in the end. Under `budget` and

@@ -230,6 +230,7 @@ impl<G: Gate> Replay<G> {
         }
         let wait = line.max_wait.map_or(self.max_wait, Duration::from_micros);
         let charge = charge(&key, quota).cost(line.cost.unwrap_or(1)).max_wait(wait);
+        let charge = charge.keep_free(line.keep_free);
         let answer = match line.op {
             Op::Peek | Op::Available => self.gate.peek(charge).await,
             Op::Penalize => self.gate.penalize(charge).await.map(|done| done.0),
@@ -338,6 +339,7 @@ fn foreign(line: &Line<'_>, has_quota: bool, algorithm: Name) -> Option<&'static
     match (algorithm == Name::Redisson, line.op) {
         (true, Op::Penalize) => Some("redisson takes nothing without asking"),
         (true, _) if has_quota => Some("a limiter of redisson has a rate of its own"),
+        (true, _) if line.keep_free > 0 => Some("redisson leaves no units free"),
         (true, _) if line.cost.is_some_and(|cost| u32::try_from(cost).is_err()) => {
             Some("more than 4,294,967,295 permits at once")
         }

@@ -16,6 +16,9 @@ pub(crate) struct Line<'a> {
     pub(crate) key: Option<Cow<'a, str>>,
     pub(crate) cost: Option<u64>,
     pub(crate) max_wait: Option<u64>,
+    /// The units that stay free after the charge.
+    #[serde(default)]
+    pub(crate) keep_free: u64,
     limit: Option<u64>,
     pub(crate) period: Option<u64>,
     pub(crate) burst: Option<u64>,

@@ -237,7 +237,17 @@ impl Algorithm for AnyAlgorithm {
         with_own_state!(rule, state, |A, own| A::earliest_fit(rule, own, at, cost))
     }
 
-    fn consume(rule: &AnyRule, state: Option<AnyState>, take: Take) -> (AnyState, Mark) {
+    fn fit_keeping(
+        rule: &AnyRule,
+        state: Option<&AnyState>,
+        at: i64,
+        cost: i64,
+        keep_free: &[i64],
+    ) -> Option<i64> {
+        with_own_state!(rule, state, |A, own| A::fit_keeping(rule, own, at, cost, keep_free))
+    }
+
+    fn consume(rule: &AnyRule, state: Option<AnyState>, take: Take<'_>) -> (AnyState, Mark) {
         with_own_state!(rule, state, |A, own| {
             let (next, mark) = A::consume(rule, own, take);
             (next.into(), mark)
@@ -266,7 +276,7 @@ impl Algorithm for AnyAlgorithm {
     }
 
     /// Calls the algorithm's own `step`, so that its type is looked up once.
-    fn step(rule: &AnyRule, state: &mut Option<AnyState>, now: i64, check: Check) -> Ruling {
+    fn step(rule: &AnyRule, state: &mut Option<AnyState>, now: i64, check: Check<'_>) -> Ruling {
         with_own_state!(rule, state.take(), |A, own| {
             let mut own = own;
             let answer = A::step(rule, &mut own, now, check);
@@ -292,11 +302,11 @@ impl InLua for AnyAlgorithm {
     fn state(
         rule: &AnyRule,
         now: i64,
-        cost: i64,
+        check: Check<'_>,
         reply: &mut &[Element<'_>],
     ) -> Option<Option<AnyState>> {
         dispatch!(AnyRule, rule, |A, rule| {
-            Some(A::state(rule, now, cost, reply)?.map(AnyState::from))
+            Some(A::state(rule, now, check, reply)?.map(AnyState::from))
         })
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::in_lua::{StoredInstant, integers, state_of, stored_instant};
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit, YEAR,
-    at_most_a_year, exact, micros,
+    Algorithm, Check, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit,
+    YEAR, at_most_a_year, exact, micros,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -103,14 +103,14 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// let rule = limit.rule(limit.quota())?;
 /// let now = 1_767_225_600_000_000;
 /// let mut state = None;
-/// let four = Budget::step(&rule, &mut state, now, Check { cost: 4, max_wait: 0 });
+/// let four = Budget::step(&rule, &mut state, now, Check::new(4, 0));
 /// assert_eq!(four.verdict, Allow);
-/// let two = Check { cost: 2, max_wait: 500_000 };
+/// let two = Check::new(2, 500_000);
 /// assert_eq!(Budget::step(&rule, &mut state, now, two).verdict, Deny(200_000));
 ///
 /// let settlement = Refund { units: 3, cost: 4, mark: &four.mark.unwrap() };
 /// assert_eq!(Budget::settle(&rule, &mut state, now, &settlement), Some(3));
-/// let four = Check { cost: 4, max_wait: 0 };
+/// let four = Check::new(4, 0);
 /// assert_eq!(Budget::step(&rule, &mut state, now, four).verdict, Allow);
 /// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
@@ -334,7 +334,7 @@ impl Algorithm for Budget {
         Some(from.0 + time + carry)
     }
 
-    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take<'_>) -> (State, Mark) {
         let Take { cost, now, .. } = take;
         let next = state.map_or_else(|| State::new(rule, now), |state| rule.rolled(&state, now));
         let held = State { current: next.current + cost, ..next };
@@ -407,7 +407,12 @@ impl InLua for Budget {
     }
 
     /// A script has clamped the state. So if it owes for longer than the horizon, it has the mark.
-    fn state(rule: &Rule, now: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+    fn state(
+        rule: &Rule,
+        now: i64,
+        _: Check<'_>,
+        reply: &mut &[Element<'_>],
+    ) -> Option<Option<State>> {
         state_of(reply, |[full, part, begin, current, former]| {
             let denominator = rule.unit.denominator;
             let owes = (full, part) > rule.latest(now, rule.horizon);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::in_lua::{integers, state_of};
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, Take, at_most_a_year,
+    Algorithm, Check, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, Take, at_most_a_year,
     checked_burst, exact, micros,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
@@ -112,7 +112,7 @@ const PAUSE: i64 = 1_000_000;
 /// let mut state = None;
 /// let mut check = |at: i64| {
 ///     let now = 1_767_225_600_000_000 + at;
-///     Concurrency::step(&rule, &mut state, now, Check { cost: 1, max_wait: 0 }).verdict
+///     Concurrency::step(&rule, &mut state, now, Check::new(1, 0)).verdict
 /// };
 /// assert_eq!(check(900_000), Allow);
 /// assert!(matches!(check(4_999_999), Deny(1_000_000..=3_000_000)));
@@ -274,7 +274,7 @@ impl Algorithm for Concurrency {
         Some(if fits { at } else { at + PAUSE + at % (2 * PAUSE + 1) })
     }
 
-    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take<'_>) -> (State, Mark) {
         let Take { cost, now, .. } = take;
         let new = State { begin: rule.era(now), held: [0; 5] };
         let mut next = state.map_or(new, |state| rule.rolled(&state, now));
@@ -313,7 +313,7 @@ impl InLua for Concurrency {
         vec![rule.horizon, rule.limit, rule.width]
     }
 
-    fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+    fn state(_: &Rule, _: i64, _: Check<'_>, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
         state_of(reply, |[begin, held @ ..]: [i64; 6]| Some(State { begin, held }))
     }
 
@@ -324,7 +324,7 @@ impl InLua for Concurrency {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Check, Verdict};
+    use super::super::Verdict;
     use super::*;
 
     const T0: i64 = 1_767_225_600_000_000;
@@ -343,7 +343,7 @@ mod tests {
         }
 
         fn check(&mut self, at: i64, cost: i64) -> (Verdict, Option<Mark>) {
-            let check = Check { cost, max_wait: 60 * SECOND };
+            let check = Check::new(cost, 60 * SECOND);
             let answer = Concurrency::step(&self.rule, &mut self.state, T0 + at, check);
             (answer.verdict, answer.mark)
         }

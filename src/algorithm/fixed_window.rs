@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, exact,
+    Algorithm, Check, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, exact,
     in_lua::{integers, state_of},
     micros, without_burst,
 };
@@ -41,7 +41,7 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 /// let mut state = None;
 /// let mut check = |at: i64, cost, max_wait| {
 ///     let now = 1_767_225_600_000_000 + at;
-///     FixedWindow::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
+///     FixedWindow::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
 /// };
 /// assert_eq!([999_999, 999_999].map(|at| check(at, 1, 0)), [Allow; 2]);
 /// assert_eq!(check(999_999, 1, 0), Deny(1));
@@ -164,8 +164,8 @@ impl Algorithm for FixedWindow {
     }
 
     #[inline]
-    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
-        let Take { at, cost, now, has_others } = take;
+    fn consume(rule: &Rule, state: Option<State>, take: Take<'_>) -> (State, Mark) {
+        let Take { at, cost, now, has_others, .. } = take;
         let next = match rule.alive(state.as_ref(), at) {
             Some(State { begin, units }) => State { begin, units: units + cost },
             None => State { begin: rule.begin(at), units: cost },
@@ -218,7 +218,7 @@ impl InLua for FixedWindow {
         vec![rule.horizon, rule.limit, rule.period, i64::from(rule.anchored)]
     }
 
-    fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+    fn state(_: &Rule, _: i64, _: Check<'_>, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
         state_of(reply, |[begin, units]| Some(State { begin, units }))
     }
 

@@ -1,7 +1,7 @@
 //! Algorithms that Redis can run, and the parts of their scripts.
 
 use super::common::Unit;
-use super::{Algorithm, INEXACT};
+use super::{Algorithm, Check, INEXACT};
 
 /// An algorithm with a Lua twin, so that [`Redis`](crate::Redis) can run it. Its items are internal
 /// to the crate, and change without notice.
@@ -38,7 +38,7 @@ pub trait InLua: Algorithm {
     #[doc(hidden)]
     fn arguments(rule: &Self::Rule) -> Vec<i64>;
 
-    /// Reads the state from which a script decided a charge of `cost`, as the `reply` section of
+    /// Reads the state from which a script decided `check`, as the `reply` section of
     /// its file lists it, and moves `reply` behind it. `Some(None)`: there was no state. `None`:
     /// the elements are not a state.
     ///
@@ -46,7 +46,7 @@ pub trait InLua: Algorithm {
     fn state(
         rule: &Self::Rule,
         now: i64,
-        cost: i64,
+        check: Check<'_>,
         reply: &mut &[Element<'_>],
     ) -> Option<Option<Self::State>>;
 

@@ -97,7 +97,7 @@
 //!
 //! let bucket = TokenBucket::new(Quota::per_second(5).burst(1));
 //! let rule = bucket.rule(bucket.quota())?;
-//! let check = |wait| Check { cost: 1, max_wait: wait };
+//! let check = |wait| Check::new(1, wait);
 //!
 //! let mut state = None;
 //! let first = TokenBucket::step(&rule, &mut state, 1_000_000, check(0));
@@ -145,6 +145,7 @@ pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
+use verdict::kept;
 pub use verdict::{Check, QuotaAnswer, Refund, Report, Ruling, Take, Verdict};
 
 /// Another name of the token bucket: the generic cell rate algorithm stores the same instant.
@@ -209,7 +210,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         rule: &Self::Rule,
         state: Option<&Self::State>,
         now: i64,
-        check: Check,
+        check: Check<'_>,
     ) -> Box<[QuotaAnswer]> {
         let _ = (rule, state, now, check);
         Box::default()
@@ -283,8 +284,38 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         cost: i64,
     ) -> Option<i64>;
 
+    /// Returns the earliest instant from `at` on at which `cost` fits and leaves the units of
+    /// `keep_free` free; `None` if it never does.
+    #[inline]
+    fn fit_keeping(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        at: i64,
+        cost: i64,
+        keep_free: &[i64],
+    ) -> Option<i64> {
+        Self::earliest_fit(rule, state, at, cost.saturating_add(kept(keep_free)))
+    }
+
+    /// Returns [`max_wait`](Algorithm::max_wait) of a charge that leaves the units of `keep_free`
+    /// free.
+    #[inline]
+    fn max_wait_keeping(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        cost: i64,
+        keep_free: &[i64],
+    ) -> i64 {
+        Self::max_wait(rule, state, now, cost.saturating_add(kept(keep_free)))
+    }
+
     /// Returns the state after units are consumed, and the mark of that state.
-    fn consume(rule: &Self::Rule, state: Option<Self::State>, take: Take) -> (Self::State, Mark);
+    fn consume(
+        rule: &Self::Rule,
+        state: Option<Self::State>,
+        take: Take<'_>,
+    ) -> (Self::State, Mark);
 
     /// Returns the state after `cost` units are spent at the instant `at`, even if they do not fit.
     /// The same as `consume`, unless `consume` only holds them.
@@ -295,7 +326,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         cost: i64,
         now: i64,
     ) -> Self::State {
-        Self::consume(rule, state, Take { at, cost, now, has_others: false }).0
+        Self::consume(rule, state, Take { at, cost, now, has_others: false, keep_free: &[] }).0
     }
 
     /// Returns the units of a penalty that can be taken now: those that may be owed, and in a
@@ -324,7 +355,12 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 
     /// Decides one charge: the twin of the loops `scripts/single.lua` and `several.lua`.
     #[inline]
-    fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, check: Check) -> Ruling {
+    fn step(
+        rule: &Self::Rule,
+        state: &mut Option<Self::State>,
+        now: i64,
+        check: Check<'_>,
+    ) -> Ruling {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state.as_ref());
         let members = Self::judge_each(rule, seen, now, check);
@@ -332,7 +368,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let mark = match (verdict, instant) {
             (Verdict::Allow | Verdict::Wait(_), Some(instant)) if check.cost > 0 => {
                 let before = clamped.or_else(|| state.take());
-                let take = Take { at: instant, cost: check.cost, now, has_others: false };
+                let Check { cost, keep_free, .. } = check;
+                let take = Take { at: instant, cost, now, has_others: false, keep_free };
                 let (next, mark) = Self::consume(rule, before, take);
                 *state = Some(next);
                 mark
@@ -351,7 +388,12 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 
     /// Returns the answer that `step` would give, and takes nothing: the report shows the key as it
     /// is. The twin of the operation `estimate` of a complete script.
-    fn estimate(rule: &Self::Rule, state: Option<&Self::State>, now: i64, check: Check) -> Ruling {
+    fn estimate(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        check: Check<'_>,
+    ) -> Ruling {
         let clamped = state.and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state);
         let members = Self::judge_each(rule, seen, now, check);
@@ -417,7 +459,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         if !Self::holds(rule) || released.is_none() {
             return (mark.clone(), false);
         }
-        let take = Take { at: now, cost, now, has_others: false };
+        let take = Take { at: now, cost, now, has_others: false, keep_free: &[] };
         let (next, mark) = Self::consume(rule, state.take(), take);
         *state = Some(next);
         (mark, true)
@@ -449,19 +491,18 @@ fn judge<A: Algorithm>(
     now: i64,
     check: Check,
 ) -> (Verdict, Option<i64>) {
+    let Check { cost, max_wait, keep_free } = check;
     let may_wait = |wait| {
-        check.cost > 0
-            && wait <= check.max_wait
-            && wait <= A::max_wait(rule, state, now, check.cost)
+        cost > 0
+            && wait <= max_wait
+            && wait <= A::max_wait_keeping(rule, state, now, cost, keep_free)
     };
-    let instant = A::earliest_fit(rule, state, now, check.cost);
+    let instant = A::fit_keeping(rule, state, now, cost, keep_free);
     let verdict = match instant.map(|instant| instant - now) {
         None => Verdict::Never,
         Some(0) => Verdict::Allow,
         Some(wait) if may_wait(wait) => Verdict::Wait(wait),
-        Some(_) if A::least_wait(rule, check.cost) > check.max_wait.min(A::horizon(rule)) => {
-            Verdict::Never
-        }
+        Some(_) if A::least_wait(rule, cost) > max_wait.min(A::horizon(rule)) => Verdict::Never,
         Some(wait) => Verdict::Deny(wait),
     };
     (verdict, instant)

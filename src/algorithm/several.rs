@@ -6,7 +6,7 @@
 
 use super::{
     Algorithm, AnyAlgorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report, Ruling,
-    ScriptPart, Take, Verdict, judge, sealed::Sealed, sealed::Single,
+    ScriptPart, Take, Verdict, judge, sealed::Sealed, sealed::Single, verdict::kept_of,
 };
 use crate::core::quota::{CostAndWait, Quota, QuotaError, Quotas};
 
@@ -138,14 +138,20 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
     /// sooner, or wait behind what was reserved for that member. If members need equally long
     /// waits, the one that allows the longest counts. 0 while others must be settled first at a
     /// member.
-    fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
-        let needs_and_allows = |(member, own): (&MemberRule<A::Rule>, _)| {
-            let (rule, cost) = (&member.rule, member.cost(cost));
-            let longest = A::max_wait(rule, own, now, cost);
-            let needs = (longest == 0, A::earliest_fit(rule, own, now, cost));
+    fn max_wait_keeping(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        cost: i64,
+        keep_free: &[i64],
+    ) -> i64 {
+        let needs_and_allows = |(index, (member, own)): (_, (&MemberRule<A::Rule>, _))| {
+            let (rule, cost, kept) = (&member.rule, member.cost(cost), kept_of(keep_free, index));
+            let longest = A::max_wait_keeping(rule, own, now, cost, kept);
+            let needs = (longest == 0, A::fit_keeping(rule, own, now, cost, kept));
             (needs, member.max_wait(longest))
         };
-        let longest = each::<A>(rule, state).map(needs_and_allows).max();
+        let longest = each::<A>(rule, state).enumerate().map(needs_and_allows).max();
         longest.map_or(0, |(_, allowed)| allowed.min(Self::horizon(rule)))
     }
 
@@ -176,26 +182,43 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
 
     /// A charge that fits a quota at an instant fits it at every later one, so the latest of all is
     /// the earliest for all.
+    fn fit_keeping(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        at: i64,
+        cost: i64,
+        keep_free: &[i64],
+    ) -> Option<i64> {
+        let fit = |(index, (member, own)): (_, (&MemberRule<_>, _))| {
+            let (cost, kept) = (member.cost(cost), kept_of(keep_free, index));
+            A::fit_keeping(&member.rule, own, at, cost, kept)
+        };
+        let mut fits = each::<A>(rule, state).enumerate().map(fit);
+        fits.try_fold(at, |latest, one| Some(latest.max(one?)))
+    }
+
     fn earliest_fit(
         rule: &Self::Rule,
         state: Option<&Self::State>,
         at: i64,
         cost: i64,
     ) -> Option<i64> {
-        let fit = |(member, own): (&MemberRule<_>, _)| {
-            A::earliest_fit(&member.rule, own, at, member.cost(cost))
-        };
-        each::<A>(rule, state).map(fit).try_fold(at, |latest, one| Some(latest.max(one?)))
+        Self::fit_keeping(rule, state, at, cost, &[])
     }
 
-    fn consume(rule: &Self::Rule, state: Option<Self::State>, take: Take) -> (Self::State, Mark) {
+    fn consume(
+        rule: &Self::Rule,
+        state: Option<Self::State>,
+        take: Take<'_>,
+    ) -> (Self::State, Mark) {
         let mut states = state.unwrap_or_else(|| Vec::with_capacity(rule.len()));
         states.resize(rule.len(), None);
         // A single member decides as it does outside of a list.
         let take = Take { has_others: rule.len() > 1, ..take };
         let mut marks = Vec::with_capacity(rule.len());
-        for (member, state) in rule.iter().zip(&mut states) {
-            let take = Take { cost: member.cost(take.cost), ..take };
+        for (index, (member, state)) in rule.iter().zip(&mut states).enumerate() {
+            let keep_free = kept_of(take.keep_free, index);
+            let take = Take { cost: member.cost(take.cost), keep_free, ..take };
             let (next, mark) = A::consume(&member.rule, state.take(), take);
             *state = Some(next);
             marks.push(mark);
@@ -237,17 +260,24 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         rule: &Self::Rule,
         state: Option<&Self::State>,
         now: i64,
-        check: Check,
+        check: Check<'_>,
     ) -> Box<[QuotaAnswer]> {
         if rule.len() == 1 {
             return Box::default();
         }
         // No member waits longer than the whole list may.
         let max_wait = check.max_wait.min(Self::horizon(rule));
-        let is_unsettled = each::<A>(rule, state)
-            .any(|(member, own)| A::max_wait(&member.rule, own, now, member.cost(check.cost)) == 0);
-        let alone = each::<A>(rule, state).map(|(member, own)| {
-            let check = Check { cost: member.cost(check.cost), max_wait };
+        let check_of = |index, member: &MemberRule<A::Rule>| Check {
+            cost: member.cost(check.cost),
+            max_wait,
+            keep_free: kept_of(check.keep_free, index),
+        };
+        let is_unsettled = each::<A>(rule, state).enumerate().any(|(index, (member, own))| {
+            let Check { cost, keep_free, .. } = check_of(index, member);
+            A::max_wait_keeping(&member.rule, own, now, cost, keep_free) == 0
+        });
+        let alone = each::<A>(rule, state).enumerate().map(|(index, (member, own))| {
+            let check = check_of(index, member);
             match judge::<A>(&member.rule, own, now, check).0 {
                 // A quota reserves no wait while others are unsettled.
                 Verdict::Wait(wait) if is_unsettled || wait > member.max_wait(wait) => {
@@ -383,10 +413,14 @@ impl<A: InLua + Single> InLua for Vec<A> {
     fn state(
         rule: &Self::Rule,
         now: i64,
-        cost: i64,
+        check: Check<'_>,
         reply: &mut &[Element<'_>],
     ) -> Option<Option<Self::State>> {
-        let own = |member: &MemberRule<_>| A::state(&member.rule, now, member.cost(cost), reply);
-        rule.iter().map(own).collect::<Option<_>>().map(Some)
+        let own = |(index, member): (_, &MemberRule<_>)| {
+            let keep_free = kept_of(check.keep_free, index);
+            let check = Check { cost: member.cost(check.cost), keep_free, ..check };
+            A::state(&member.rule, now, check, reply)
+        };
+        rule.iter().enumerate().map(own).collect::<Option<_>>().map(Some)
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::in_lua::{integers, state_of};
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, Take,
-    exact, micros, without_burst,
+    Algorithm, Check, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report,
+    Take, exact, micros, without_burst,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -40,7 +40,7 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 /// let mut state = None;
 /// let mut check = |at: i64, cost, max_wait| {
 ///     let now = 1_767_225_600_000_000 + at;
-///     SlidingCounter::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
+///     SlidingCounter::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
 /// };
 /// assert_eq!(check(900_000, 10, 0), Allow);
 /// assert_eq!(check(1_099_999, 1, 0), Deny(1));
@@ -196,7 +196,7 @@ impl Algorithm for SlidingCounter {
     }
 
     /// With others, the mark holds the state before even if the charge does not wait.
-    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take<'_>) -> (State, Mark) {
         let Take { at, cost, has_others, .. } = take;
         let before = rule.rebase(state.as_ref());
         let begin = rule.begin(at);
@@ -274,7 +274,7 @@ impl InLua for SlidingCounter {
         vec![rule.horizon, rule.limit, rule.period]
     }
 
-    fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+    fn state(_: &Rule, _: i64, _: Check<'_>, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
         state_of(reply, |[begin, current, previous, latest]| {
             let state = State { begin, current, previous, latest };
             (begin <= latest).then_some(state)

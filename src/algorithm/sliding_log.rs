@@ -12,9 +12,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, exact,
+    Algorithm, Check, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, exact,
     in_lua::{integer, state_of},
-    micros, without_burst,
+    micros,
+    verdict::kept,
+    without_burst,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -54,7 +56,7 @@ const PRUNED: usize = 256;
 /// let mut state = None;
 /// let mut check = |at: i64, cost, max_wait| {
 ///     let now = 1_767_225_600_000_000 + at;
-///     SlidingLog::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
+///     SlidingLog::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
 /// };
 /// assert_eq!([check(0, 3, 0), check(150_000, 2, 0)], [Allow; 2]);
 /// assert_eq!(check(999_999, 1, 0), Deny(1));
@@ -237,7 +239,7 @@ impl Algorithm for SlidingLog {
         Some(from.max(state.members[leaver].at + rule.period))
     }
 
-    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take<'_>) -> (State, Mark) {
         let Take { at, cost, now, .. } = take;
         let mut state = state.unwrap_or_default();
         if state.last().is_some_and(|last| last.at <= now - rule.period) {
@@ -300,13 +302,14 @@ impl InLua for SlidingLog {
     fn state(
         rule: &Rule,
         now: i64,
-        cost: i64,
+        check: Check<'_>,
         reply: &mut &[Element<'_>],
     ) -> Option<Option<State>> {
         state_of(reply, |[at, lap, total, counted, leaver_at]| {
             // Only the members that this decision needs: the first whose units count, the one that
             // the charge waits for, and the newest.
             let cutoff = at.max(now) - rule.period;
+            let cost = check.cost + kept(check.keep_free);
             let mut members = VecDeque::with_capacity(3);
             if counted > 0 {
                 members.push_back(LoggedCharge {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::in_lua::{integer, integers, listed};
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, Take,
-    exact, micros, without_burst,
+    Algorithm, Check, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report,
+    Take, exact, micros, without_burst,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -37,7 +37,7 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 /// let mut state = None;
 /// let mut check = |at: i64, cost, max_wait| {
 ///     let now = 1_767_225_600_000_000 + at;
-///     SlidingWindow::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
+///     SlidingWindow::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
 /// };
 /// assert_eq!([check(0, 3, 0), check(150_000, 2, 0)], [Allow; 2]);
 /// assert_eq!(check(1_099_999, 1, 0), Deny(1));
@@ -210,8 +210,8 @@ impl Algorithm for SlidingWindow {
 
     /// With others, the mark of a wait also lists the units of cells that still count, but not in
     /// the period of the newest cell.
-    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
-        let Take { at, cost, now, has_others } = take;
+    fn consume(rule: &Rule, state: Option<State>, take: Take<'_>) -> (State, Mark) {
+        let Take { at, cost, now, has_others, .. } = take;
         let state = rule.rebase(state.as_ref(), now);
         let newest = at.div_euclid(rule.width);
         let before = |back: i64| {
@@ -287,7 +287,12 @@ impl InLua for SlidingWindow {
         vec![rule.horizon, rule.limit, rule.width, rule.cells]
     }
 
-    fn state(rule: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+    fn state(
+        rule: &Rule,
+        _: i64,
+        _: Check<'_>,
+        reply: &mut &[Element<'_>],
+    ) -> Option<Option<State>> {
         let ([newest, list], rest) = reply.split_first_chunk::<2>()?;
         *reply = rest;
         let Element::Number(newest @ 0..) = *newest else { return None };

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::in_lua::{integer, state_of, stored_pace};
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit, YEAR,
-    micros, without_burst,
+    Algorithm, Check, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit,
+    YEAR, micros, verdict::kept, without_burst,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -43,7 +43,7 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 /// let mut state = None;
 /// let mut check = |at: i64, cost, max_wait| {
 ///     let now = 1_767_225_600_000_000 + at;
-///     SmoothBursty::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
+///     SmoothBursty::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
 /// };
 /// assert_eq!([check(0, 3, 0), check(0, 4, 0)], [Allow; 2]);
 /// assert_eq!(check(0, 1, 0), Deny(400_000));
@@ -146,6 +146,23 @@ impl Rule {
         (credit.min(self.cap), next)
     }
 
+    /// The time until `units` are stored, from a credit on. `None` if the store never has as many.
+    ///
+    /// A caller who waits for its own permits waits as long for these.
+    fn time_to_store(&self, credit: i64, units: i64) -> Option<i64> {
+        let time = |from: i64| {
+            let lacks = i128::from(units) * i128::from(self.unit.numerator) - i128::from(from);
+            let up = if self.own_cost { 0 } else { self.unit.denominator - 1 };
+            (lacks.max(0) + i128::from(up)) / i128::from(self.unit.denominator)
+        };
+        (time(self.cap) == 0).then(|| time(credit) as i64)
+    }
+
+    /// The credit after the store has filled for a time.
+    fn filled(&self, credit: i64, time: i64) -> i64 {
+        (credit + time * self.unit.denominator).min(self.cap)
+    }
+
     /// The time of the part of a cost that exceeds the credit, in whole µs.
     fn debt(&self, credit: i64, cost: i64) -> i64 {
         (cost * self.unit.numerator - credit).max(0) / self.unit.denominator
@@ -223,9 +240,31 @@ impl Algorithm for SmoothBursty {
         Some(next.max(at))
     }
 
-    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
-        let Take { at, cost, now, .. } = take;
-        let (before, next) = rule.resynced(state.as_ref(), now);
+    /// Without units that stay free, nothing is awaited but the debt of the charges before. With
+    /// them, their permits and those of the cost must be stored.
+    fn fit_keeping(
+        rule: &Rule,
+        state: Option<&State>,
+        at: i64,
+        cost: i64,
+        keep_free: &[i64],
+    ) -> Option<i64> {
+        if kept(keep_free) == 0 {
+            return Self::earliest_fit(rule, state, at, cost);
+        }
+        let (credit, next) = rule.resynced(state, at);
+        Some(next.max(at) + rule.time_to_store(credit, cost.saturating_add(kept(keep_free)))?)
+    }
+
+    fn consume(rule: &Rule, state: Option<State>, take: Take<'_>) -> (State, Mark) {
+        let Take { at, cost, now, keep_free, .. } = take;
+        let (credit, from) = rule.resynced(state.as_ref(), now);
+        // The time for which the store fills before the charge is admitted.
+        let filled = match kept(keep_free) {
+            0 => 0,
+            kept => rule.time_to_store(credit, cost + kept).unwrap_or(0),
+        };
+        let (before, next) = (rule.filled(credit, filled), from + filled);
         let debt = rule.debt(before, cost);
         // A charge that also waits for another quota starts later, and no permits are stored
         // meanwhile.
@@ -241,8 +280,9 @@ impl Algorithm for SmoothBursty {
         };
         // For a refund, the mark holds the credit before, and the time added to `next`: for the
         // debt, and for a later start. A credit may be slightly below 0, so one denominator is
-        // added.
-        (state, [next, before + rule.unit.denominator, added, shift].into())
+        // added. The time for which the store filled is below 0: then there is no debt.
+        let added = if filled > 0 { -filled } else { added };
+        (state, [next, credit + rule.unit.denominator, added, shift].into())
     }
 
     fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
@@ -274,15 +314,18 @@ impl Algorithm for SmoothBursty {
 
     fn apply_refund(rule: &Rule, state: &mut State, _now: i64, refund: &Refund<'_>) -> Option<i64> {
         let [next, before, added, shift] = refund.mark.first;
-        let before = before - rule.unit.denominator;
+        let credit_before = before - rule.unit.denominator;
+        let filled = (-added).max(0);
+        let (before, added) = (rule.filled(credit_before, filled), added.max(0));
         // The added time may be less than that of the debt, so that it is exact.
         let debt = rule.debt(before, refund.cost);
         let after = before + debt * rule.unit.denominator - refund.cost * rule.unit.numerator;
         if rule.unit != state.unit || (state.next, state.credit) != (next, after) {
             return None;
         }
-        let (mut credit, mut next) = (before, state.next - added - shift);
+        let (mut credit, mut next) = (credit_before, state.next - added - shift - filled);
         if !refund.is_whole() {
+            credit = before;
             // The slot is kept, so a charge that waited for its own cost gives no time back.
             let debt = rule.debt(before, refund.kept());
             credit += debt * rule.unit.denominator - refund.kept() * rule.unit.numerator;
@@ -304,7 +347,7 @@ impl InLua for SmoothBursty {
         vec![horizon, unit.denominator, unit.numerator, burst, own_cost, full, max_debt]
     }
 
-    fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+    fn state(_: &Rule, _: i64, _: Check<'_>, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
         state_of(reply, |[next, credit, denominator, numerator, last]| {
             let unit = Unit::sent(numerator, denominator)?;
             // A credit may be slightly below 0, so one denominator is added when it is sent.

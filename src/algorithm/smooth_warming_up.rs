@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use super::in_lua::{state_of, stored_pace};
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit, YEAR,
-    micros, without_burst,
+    Algorithm, Check, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, Unit,
+    YEAR, micros, verdict::kept, without_burst,
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
@@ -48,7 +48,7 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 /// let mut state = None;
 /// let mut check = |at: i64, cost, max_wait| {
 ///     let now = 1_767_225_600_000_000 + at;
-///     SmoothWarmingUp::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
+///     SmoothWarmingUp::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
 /// };
 /// let answers = [0; 4].map(|at| check(at, 1, 60_000_000));
 /// assert_eq!(answers, [Allow, Wait(580_000), Wait(1_120_000), Wait(1_620_000)]);
@@ -173,6 +173,20 @@ impl Rule {
         (time + (self.stable * take).floor() + (fresh * self.stable).floor()) as i64
     }
 
+    /// The time until `units` are stored. `None` if the store never has as many. A thousandth of a
+    /// microsecond is the room for rounding.
+    fn time_to_store(&self, stored: f64, units: i64) -> Option<i64> {
+        let units = units as f64;
+        let time = (units.min(self.most) - stored) * (self.warm_up / self.most);
+        (units <= (self.most + 1e-6).floor()).then(|| (time - 0.001).ceil().max(0.0) as i64)
+    }
+
+    /// The permits after the store has filled for a time. Drops a bit above `most`, which a change
+    /// of the rate may leave.
+    fn filled(&self, stored: f64, time: i64) -> f64 {
+        self.most.min(stored + time as f64 / (self.warm_up / self.most))
+    }
+
     /// The number of whole permits among those stored. If `most` is a whole number, its double may
     /// be a bit below that number, and so may the stored permits.
     fn whole_permits(&self, stored: f64) -> i64 {
@@ -271,9 +285,36 @@ impl Algorithm for SmoothWarmingUp {
         Some(next.max(at))
     }
 
-    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
-        let Take { at, cost, now, .. } = take;
-        let (before, next) = rule.resynced(state.as_ref(), now);
+    /// Without units that stay free, nothing is awaited but the debt of the charges before, and
+    /// the own cost. With them, their permits and those of the cost must be stored.
+    fn fit_keeping(
+        rule: &Rule,
+        state: Option<&State>,
+        at: i64,
+        cost: i64,
+        keep_free: &[i64],
+    ) -> Option<i64> {
+        if kept(keep_free) == 0 {
+            return Self::earliest_fit(rule, state, at, cost);
+        }
+        let (stored, next) = rule.resynced(state, at);
+        let stored = rule.filled(stored, 0);
+        let filled = rule.time_to_store(stored, cost.saturating_add(kept(keep_free)))?;
+        let stored = rule.filled(stored, filled);
+        let price = if rule.own_cost { rule.price(stored, cost) } else { 0 };
+        Some((next.max(at) + filled + price).min(INEXACT - 1))
+    }
+
+    fn consume(rule: &Rule, state: Option<State>, take: Take<'_>) -> (State, Mark) {
+        let Take { at, cost, now, keep_free, .. } = take;
+        let (mut stored, mut next) = rule.resynced(state.as_ref(), now);
+        // The time for which the store fills before the charge is admitted.
+        let (mut before, mut filled) = (stored, 0);
+        if kept(keep_free) > 0 {
+            stored = rule.filled(stored, 0);
+            filled = rule.time_to_store(stored, cost.saturating_add(kept(keep_free))).unwrap_or(0);
+            (before, next) = (rule.filled(stored, filled), next + filled);
+        }
         let price = rule.price(before, cost);
         // A charge that also waits for another quota starts later, and no permits are stored
         // meanwhile.
@@ -286,9 +327,14 @@ impl Algorithm for SmoothWarmingUp {
             last: now,
         };
         // For a refund, the mark holds the permits before, and the time that was added to `next`.
-        let bits = before.to_bits();
-        let mark = [state.next, (bits >> 32) as i64, (bits & 0xffff_ffff) as i64, added];
-        (state, mark.into())
+        // If the store filled before, a list holds that time and the time for which it filled.
+        let bits = stored.to_bits();
+        let [high, low] = [(bits >> 32) as i64, (bits & 0xffff_ffff) as i64];
+        let mark = match filled {
+            0 => [state.next, high, low, added].into(),
+            _ => Mark::from([state.next, high, low, 0]).with_list([added, filled].into()),
+        };
+        (state, mark)
     }
 
     /// Searches by halves, since the price of a unit depends on the permits that are stored.
@@ -319,12 +365,17 @@ impl Algorithm for SmoothWarmingUp {
 
     fn apply_refund(rule: &Rule, state: &mut State, _now: i64, refund: &Refund<'_>) -> Option<i64> {
         let [next, high, low, added] = refund.mark.first;
-        let before = f64::from_bits(high.cast_unsigned() << 32 | low.cast_unsigned());
+        let stored_before = f64::from_bits(high.cast_unsigned() << 32 | low.cast_unsigned());
+        let (added, filled) = match *refund.mark.list(0) {
+            [added, filled] => (added, filled),
+            _ => (added, 0),
+        };
+        let before = if filled > 0 { rule.filled(stored_before, filled) } else { stored_before };
         let after = before - before.min(refund.cost as f64);
         if rule.unit != state.unit || (state.next, state.stored) != (next, after) {
             return None;
         }
-        let (mut stored, mut next) = (before, state.next - added);
+        let (mut stored, mut next) = (stored_before, state.next - added - filled);
         if !refund.is_whole() {
             // The slot is kept, so a charge that waited for its own cost gives no time back.
             let price = rule.price(before, refund.cost);
@@ -352,7 +403,7 @@ impl InLua for SmoothWarmingUp {
         vec![horizon, unit.denominator, unit.numerator, warm_up, factor, own_cost, max_debt]
     }
 
-    fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+    fn state(_: &Rule, _: i64, _: Check<'_>, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
         let state = state_of(reply, |[next, denominator, numerator, last]| {
             Some((next, Unit::sent(numerator, denominator)?, last))
         })?;

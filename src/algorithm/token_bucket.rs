@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, Unit, YEAR,
-    exact,
+    Algorithm, Check, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, Unit,
+    YEAR, exact,
     in_lua::{StoredInstant, state_of, stored_instant},
     micros,
 };
@@ -42,7 +42,7 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 /// let mut state = None;
 /// let mut check = |at: i64, cost, max_wait| {
 ///     let now = 1_767_225_600_000_000 + at;
-///     TokenBucket::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
+///     TokenBucket::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
 /// };
 /// let answers: Vec<_> = (0..10).map(|_| check(0, 1, 500_000)).collect();
 /// assert_eq!(answers[..5], [Allow; 5]);
@@ -159,8 +159,8 @@ impl Algorithm for TokenBucket {
     }
 
     #[inline]
-    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
-        let Take { at, cost, now, has_others } = take;
+    fn consume(rule: &Rule, state: Option<State>, take: Take<'_>) -> (State, Mark) {
+        let Take { at, cost, now, has_others, .. } = take;
         let before = state.map(|state| state.rebase(rule));
         let start = before.map_or((at, 0), |before| before.max((at, 0)));
         let full = rule.unit.after(start, cost);
@@ -227,7 +227,12 @@ impl InLua for TokenBucket {
     }
 
     /// A script has clamped the state. So if it owes for longer than the horizon, it has the mark.
-    fn state(rule: &Rule, now: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+    fn state(
+        rule: &Rule,
+        now: i64,
+        _: Check<'_>,
+        reply: &mut &[Element<'_>],
+    ) -> Option<Option<State>> {
         state_of(reply, |[full, part]| {
             (part < rule.unit.denominator).then(|| rule.state((full, part), now))
         })

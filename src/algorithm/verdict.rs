@@ -4,21 +4,50 @@ use super::Mark;
 
 /// A charge as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Check {
+pub struct Check<'a> {
     /// The units asked for; 0 peeks.
     pub cost: i64,
     /// The longest wait that may be reserved, in µs; at most the horizon.
     pub max_wait: i64,
+    /// The units that stay free: one number for all quotas, or one for each. Empty: none.
+    pub keep_free: &'a [i64],
 }
 
-impl Check {
+impl<'a> Check<'a> {
     /// Takes nothing.
-    pub(crate) const PEEK: Self = Self { cost: 0, max_wait: 0 };
+    pub(crate) const PEEK: Self = Self::new(0, 0);
+
+    /// Asks for `cost` units, with the longest wait that may be reserved, and keeps none free.
+    #[must_use]
+    pub const fn new(cost: i64, max_wait: i64) -> Self {
+        Self { cost, max_wait, keep_free: &[] }
+    }
+
+    /// Sets the units that stay free: one number for all quotas, or one for each.
+    #[must_use]
+    pub const fn keeping(self, keep_free: &'a [i64]) -> Self {
+        Self { keep_free, ..self }
+    }
+}
+
+/// Returns the units that stay free of the only quota.
+#[inline]
+pub(super) fn kept(keep_free: &[i64]) -> i64 {
+    keep_free.first().copied().unwrap_or(0)
+}
+
+/// Returns the units that stay free of the quota at `index`, as a list for it alone.
+#[inline]
+pub(super) fn kept_of(keep_free: &[i64], index: usize) -> &[i64] {
+    match keep_free {
+        [] | [_] => keep_free,
+        each => each.get(index..=index).unwrap_or_default(),
+    }
 }
 
 /// Units that a charge takes, in µs since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Take {
+pub struct Take<'a> {
     /// The instant at which the units fit.
     pub at: i64,
     /// The units.
@@ -28,6 +57,8 @@ pub struct Take {
     /// True for a member of several, of which another may have determined the instant `at`. If that
     /// is later than now, the mark also holds the state before, so that a refund can restore it.
     pub has_others: bool,
+    /// The units that stay free, as a [`Check`] has them.
+    pub keep_free: &'a [i64],
 }
 
 /// The decision of a step. Waits are in µs.

@@ -1,6 +1,7 @@
 //! A charge is the question to a limiter: a key, a cost, and the longest wait. `charge/parts.rs`
 //! has charges of several keys.
 
+mod keep_free;
 mod parts;
 
 use std::any::Any;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fmt, iter, mem};
 
+pub use self::keep_free::KeepFree;
 use crate::core::quota::Quotas;
 
 /// An owned key, kept as it was given: a clone of a constant or of an [`Arc`] allocates nothing.
@@ -74,15 +76,16 @@ enum Cost {
 /// [`by_api_key`](crate::by_api_key) does.
 ///
 /// Limiters read a charge through [`key`](Charge::key), [`units`](Charge::units),
-/// [`own_quota`](Charge::own_quota), [`longest_wait`](Charge::longest_wait) and
-/// [`deadline`](Charge::deadline). A combination of limiters reads the [`parts`](Charge::parts) of
-/// a charge of [`several`](Charge::several) keys.
+/// [`own_quota`](Charge::own_quota), [`kept_free`](Charge::kept_free),
+/// [`longest_wait`](Charge::longest_wait) and [`deadline`](Charge::deadline). A combination of
+/// limiters reads the [`parts`](Charge::parts) of a charge of [`several`](Charge::several) keys.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Charge {
     key: Key,
     cost: Cost,
     pub(crate) quota: Option<Quotas>,
+    pub(crate) keep_free: KeepFree,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
     /// True for a member's charge without a cost of its own.
@@ -135,6 +138,46 @@ impl Charge {
     /// [settle](crate::Settle) it.
     pub fn peek(mut self) -> Self {
         self.cost = Cost::Peek;
+        self
+    }
+
+    /// Sets the units that others still find after this charge: it is admitted only if so many are
+    /// left. It takes its cost alone. Default: 0.
+    ///
+    /// So a batch job leaves a part of a limit to people:
+    ///
+    /// ```
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{Charge, Limiter, Memory, Quota};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let api = Memory::new("api", TokenBucket::new(Quota::per_hour(100)));
+    /// let export = Charge::new("acme").cost(50).keep_free(20);
+    /// assert!(api.check(&export).await?.is_admitted());
+    /// let refused = api.check(&export).await?;
+    /// assert!(!refused.is_admitted());
+    /// assert_eq!((refused.remaining(), refused.kept_free()), (Some(50), 20));
+    /// assert!(api.check(&Charge::new("acme").cost(50)).await?.is_admitted());
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// A charge whose cost and these units together exceed what the limit ever has is denied
+    /// without a time to come back. A number goes for each quota of a limiter; a tuple has one for
+    /// each, such as `keep_free((2, 200))` for 10 per second and 1,000 per day. A
+    /// [peek](Charge::peek) is admitted if so many units are left.
+    ///
+    /// [`remaining`](crate::Decision::remaining) is what is left of the limit, whatever is kept
+    /// free. Header fields have the units that this caller may still take.
+    ///
+    /// # With a `max_wait`
+    ///
+    /// The slot is where the cost and these units fit. First come, first served: **in a window, a
+    /// log, a counter or a smooth limiter, nobody goes before that slot**, as with each wait there.
+    /// So people wait behind the job. In a bucket or a budget they may still go, and the charge
+    /// then leaves fewer units at its slot. Give such a charge no `max_wait`, and let it come back.
+    pub fn keep_free(mut self, units: impl Into<KeepFree>) -> Self {
+        self.keep_free = units.into();
         self
     }
 
@@ -209,6 +252,12 @@ impl Charge {
     #[inline]
     pub fn own_quota(&self) -> Option<&Quotas> {
         self.quota.as_ref()
+    }
+
+    /// The units that stay free of the quota at `index`, after this charge.
+    #[must_use]
+    pub fn kept_free(&self, index: usize) -> u64 {
+        self.keep_free.of(index)
     }
 
     /// The longest wait that may be reserved, if the charge states one.
@@ -292,6 +341,9 @@ impl Charge {
             (_, Cost::Units(0)) => Cost::Units(1),
             (_, stated) => stated,
         };
+        if self.keep_free.is_none() {
+            self.keep_free = charge.keep_free.clone();
+        }
         self.retried_for = charge.retried_for;
         self.max_wait = charge.max_wait;
         match charge.deadline {
@@ -324,6 +376,7 @@ impl Charge {
             key,
             cost: Cost::Unstated,
             quota: None,
+            keep_free: KeepFree::default(),
             max_wait: None,
             deadline: None,
             inherits_cost: false,

@@ -140,6 +140,13 @@ impl Decision {
         self.details()?.remaining
     }
 
+    /// The units that the charge [leaves free](crate::Charge::keep_free) of
+    /// [`quota`](Decision::quota). They are a part of what remains.
+    #[must_use]
+    pub fn kept_free(&self) -> u64 {
+        self.details().map_or(0, |details| details.kept_free)
+    }
+
     /// The units of a [penalty](crate::LimiterExt::penalize) that could not be taken. With several
     /// limits, the largest number.
     #[must_use]

@@ -36,6 +36,8 @@ impl RateLimitHeaders {
         // No time brings back what runs at once.
         let is_timed = !policy.quota().period().is_zero();
         let is_full = remaining == limit || !is_timed;
+        // This caller leaves some of them to others.
+        let remaining = remaining.saturating_sub(policy.kept_free());
         // The response is sent after the reserved wait.
         let full_in = policy.reset_after().map(|time| time.saturating_sub(reserved(decision)));
         let (reset, has_reset) = match (decision.is_admitted(), until_retry(decision)) {
@@ -94,6 +96,18 @@ pub(super) fn epoch(decision: &Decision, reset: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn units_that_stay_free_are_not_offered() {
+        let fields = RateLimitHeaders::default();
+        let quota = crate::core::Quota::per_hour(100);
+        let policy = PolicyReport::new("api", quota).with_report(30, Duration::from_secs(9));
+        for (kept, left) in [(0, 30), (20, 10), (40, 0)] {
+            let policy = policy.with_kept_free(kept);
+            let standing = fields.standing(&Decision::admitted(), &policy).expect("a standing");
+            assert_eq!((standing.limit, standing.remaining), (100, left));
+        }
+    }
 
     // Case 114.
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::charge_numbers::{check_range, duration, micros, units};
 use super::line::{LineId, Lines, Place, ResetsSeen, SettleUnits, Slot};
 use crate::algorithm::{Algorithm, Check, InLua, QuotaAnswer, Ruling, ScriptPart, Verdict};
-use crate::core::charge::Key;
+use crate::core::charge::{KeepFree, Key};
 use crate::core::decision::{DecidedPolicy, Details, Figures, KEEPS_NAME, Origin, distinct_names};
 use crate::core::quota::{CostAndWait, Quota, QuotaError, Quotas};
 use crate::core::reservation::{Owner, Reservation, ReservedUnits};
@@ -71,12 +71,18 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
     /// Reads a charge as numbers, and the rule that it follows.
     #[inline]
-    pub(crate) fn read(&self, charge: &Charge) -> Result<(Cow<'_, A::Rule>, Check), Error> {
+    pub(crate) fn read<'a>(
+        &self,
+        charge: &'a Charge,
+    ) -> Result<(Cow<'_, A::Rule>, Check<'a>), Error> {
         check_range(charge)?;
-        let check = Check {
-            cost: charge.units().cast_signed(),
-            max_wait: micros(charge.longest_wait().unwrap_or_default()),
-        };
+        let keep_free = charge.keep_free.as_slice();
+        if keep_free.len() > 1 && keep_free.len() != self.quota.as_slice().len() {
+            let why = "the numbers of quotas and of units that stay free differ";
+            return Err(Error::new(ErrorKind::Configuration, why));
+        }
+        let max_wait = micros(charge.longest_wait().unwrap_or_default());
+        let check = Check::new(charge.units().cast_signed(), max_wait).keeping(keep_free);
         Ok((self.rule(charge.own_quota())?, check))
     }
 
@@ -100,14 +106,15 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     pub(crate) fn decision(
         &self,
         quota: Option<Quotas>,
-        cost: i64,
+        (cost, keep_free): (i64, &KeepFree),
         answer: Ruling,
         from: Provenance,
         key: Key,
     ) -> Decision {
         let outcome = outcome(answer.verdict);
         let quotas = quota.as_ref().unwrap_or(&self.quota).as_slice();
-        let policies = (!answer.members.is_empty()).then(|| self.policies(quotas, &answer.members));
+        let policies =
+            (!answer.members.is_empty()).then(|| self.policies(quotas, keep_free, &answer.members));
         let tightest = policies.as_deref().map_or(0, tightest);
         let name = self.names.get(tightest).unwrap_or(&self.names[0]);
         let is_taken = cost > 0 && matches!(outcome, Outcome::Allow | Outcome::Wait(_));
@@ -117,6 +124,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             limiter: Some(Arc::clone(name)),
             quota: Some(self.reported(tightest, quotas)),
             remaining: Some(answer.report.remaining.cast_unsigned()),
+            kept_free: keep_free.of(tightest),
             reset_after: Some(duration(answer.report.reset_after)),
             refills: self.algorithm.refills(0),
             policies,
@@ -142,12 +150,18 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Returns the report of each of several quotas.
-    fn policies(&self, quotas: &[Quota], members: &[QuotaAnswer]) -> Arc<[DecidedPolicy]> {
+    fn policies(
+        &self,
+        quotas: &[Quota],
+        keep_free: &KeepFree,
+        members: &[QuotaAnswer],
+    ) -> Arc<[DecidedPolicy]> {
         let each = quotas.iter().zip(members).zip(&self.policies).enumerate();
         each.map(|(index, ((quota, member), (place, name)))| {
             let figures = Figures {
                 outcome: outcome(member.verdict),
                 remaining: Some(member.report.remaining.cast_unsigned()),
+                kept_free: keep_free.of(index),
                 reset_after: Some(duration(member.report.reset_after)),
                 refills: self.algorithm.refills(index),
                 ..Figures::new(self.algorithm.reported(index, *quota))
@@ -207,6 +221,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     pub(crate) fn line_up(
         &self,
         decision: &mut Decision,
+        keep_free: &KeepFree,
         known: ResetsSeen,
         store: impl FnOnce() -> Arc<dyn SettleUnits>,
     ) {
@@ -215,7 +230,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let cost = reservation.cost();
         let Some(ReservedUnits { key, quota, mark }) = reservation.reserved() else { return };
         let quota = quota.clone().unwrap_or_else(|| self.quota.clone());
-        let (id, mark) = (LineId { key: key.as_str().into(), quota, cost }, mark.clone());
+        let (key, keep_free) = (key.as_str().into(), keep_free.clone());
+        let (id, mark) = (LineId { key, quota, cost, keep_free }, mark.clone());
         let slot = Slot::new(decision, wait, mark, known);
         decision.set_turn(Place::new(&self.lines, id, slot, store()));
     }
@@ -226,7 +242,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         &self,
         key: impl FnOnce() -> String,
         quota: Option<&Quotas>,
-        check: Check,
+        check: Check<'_>,
         store: impl FnOnce() -> Arc<dyn SettleUnits>,
     ) -> Option<Decision> {
         if check.cost == 0 || check.max_wait == 0 || !self.lines.have_spares() {
@@ -234,7 +250,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         }
         let cost = check.cost.cast_unsigned();
         let quota = quota.unwrap_or(&self.quota).clone();
-        let id = LineId { key: key().into(), quota, cost };
+        let id = LineId { key: key().into(), quota, cost, keep_free: check.keep_free.into() };
         let slot = self.lines.take(&id, duration(check.max_wait))?;
         let (decision, mark) = slot.decision();
         let (key, quota) = (Key::Owned(id.key.to_string()), Some(id.quota.clone()));
@@ -407,7 +423,7 @@ mod tests {
                 ReservedUnits { key: Key::Constant("key"), quota: None, mark: Mark::default() };
             let decision = Decision::new(Outcome::Wait(SECOND));
             let mut decision = decision.with_reservation(named.reservation(1, reserved));
-            named.line_up(&mut decision, known, || Arc::new(Keeps));
+            named.line_up(&mut decision, &KeepFree::default(), known, || Arc::new(Keeps));
             let place = decision.reservation().and_then(Reservation::turn).expect("a place");
             place.add();
             assert!(place.leave().is_some());

@@ -58,6 +58,7 @@ use crate::core::{Charge, Decision, Error};
 /// | with a smaller cost, or a longer `max_wait` | yes: it might fit |
 /// | with a `max_wait` until the end of the refusal or longer | yes: a wait might be reserved |
 /// | with another [`quota`](Charge::quota) | yes |
+/// | that [leaves fewer units free](Charge::keep_free) | yes: it might fit |
 /// | of [`several`](Charge::several) keys, which were not refused together | yes |
 /// | that only an older refusal of the key would answer | yes: the cache keeps only the newest |
 /// | a peek, an estimate, a penalty, a reset, a block, an unblock | yes |

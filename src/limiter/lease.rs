@@ -109,7 +109,8 @@ use crate::core::settlement::Settlement;
 /// - It does not see changes by other processes: leased units stay valid after a reset or a block
 ///   by another process. A [`reset`](crate::LimiterExt::reset) through this limiter forgets them.
 /// - It does not answer a peek, an estimate, a charge of [`several`](Charge::several) keys, or a
-///   charge of at least as many units as a lease. These go to the inner limiter, where leased units
+///   charge of at least as many units as a lease, or one that
+///   [leaves units free](Charge::keep_free). These go to the inner limiter, where leased units
 ///   count as taken.
 /// - It does not delay charges: a charge that may wait waits in the inner limiter. Its slot is
 ///   exact, and comes after the units that were leased before.
@@ -186,7 +187,8 @@ where
 
     fn check(&self, charge: &Charge) -> LeaseFuture<L> {
         let (leases, cost) = (Arc::clone(&self.leases), charge.units());
-        if cost == 0 || cost >= leases.settings.max_units || !may_be_leased(charge) {
+        let is_large = cost >= leases.settings.max_units;
+        if cost == 0 || is_large || !charge.keep_free.is_none() || !may_be_leased(charge) {
             let check = leases.inner.check(charge);
             return LeaseFuture::asking(leases, check);
         }

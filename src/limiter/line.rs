@@ -40,7 +40,7 @@ use tokio::time::Instant;
 
 use super::on_time::MAX_TIMEOUT;
 use crate::core::Decision;
-use crate::core::charge::Key;
+use crate::core::charge::{KeepFree, Key};
 use crate::core::mark::Mark;
 use crate::core::quota::Quotas;
 use crate::core::reservation::ReservedUnits;
@@ -95,17 +95,20 @@ struct ByKey {
     spares_until: Option<Instant>,
 }
 
-/// The identity of a line: charges with the same key, quota and cost share it.
+/// The identity of a line: charges with the same key, quota and cost share it, if they
+/// leave as many units free.
 pub(crate) struct LineId {
     pub(crate) key: Box<str>,
     pub(crate) quota: Quotas,
     pub(crate) cost: u64,
+    pub(crate) keep_free: KeepFree,
 }
 
-/// The slots that charges with the same key, quota and cost reserved, and the waiters.
+/// The slots that charges with the same identity reserved, and the waiters.
 struct Line {
     quota: Quotas,
     cost: u64,
+    keep_free: KeepFree,
     /// The slots of the waiters, as many as there are waiters.
     slots: Slots,
     /// The slots beyond the last waiter, all after those of the waiters.
@@ -289,7 +292,7 @@ impl Lines {
     /// `change` returns the wakers that it replaces or removes. They are dropped after the lock,
     /// since the last waker of a task could drop another waiter of these lines.
     fn change<T>(&self, id: &LineId, change: impl FnOnce(&mut Line) -> T) -> T {
-        let LineId { key, quota, cost } = id;
+        let LineId { key, quota, cost, keep_free } = id;
         let mut locked = lock(&self.by_key);
         let by_key = &mut *locked;
         if !by_key.lines.contains_key(key) {
@@ -299,9 +302,11 @@ impl Lines {
             by_key.lines.insert(key.clone(), Vec::new());
         }
         let lines = by_key.lines.get_mut(key).expect("inserted if there was none");
-        let is_it = |line: &Line| line.cost == *cost && line.quota == *quota;
+        let is_it = |line: &Line| {
+            line.cost == *cost && line.quota == *quota && line.keep_free == *keep_free
+        };
         let index = lines.iter().position(is_it).unwrap_or_else(|| {
-            lines.push(Line::new(quota.clone(), *cost));
+            lines.push(Line::new(id));
             lines.len() - 1
         });
         let line = &mut lines[index];
@@ -350,10 +355,11 @@ impl Lines {
 }
 
 impl Line {
-    fn new(quota: Quotas, cost: u64) -> Self {
+    fn new(LineId { quota, cost, keep_free, .. }: &LineId) -> Self {
         let waiters = vec![LineWaiter::new(Instant::now())];
         let (slots, spares) = (Slots::new(), Slots::new());
-        Self { quota, cost, slots, spares, waiters, unused: Vec::new(), added: 0 }
+        let (quota, cost, keep_free) = (quota.clone(), *cost, keep_free.clone());
+        Self { quota, cost, keep_free, slots, spares, waiters, unused: Vec::new(), added: 0 }
     }
 
     /// Drops slots that cannot be used any more: past and void ones. Those behind the first usable
@@ -496,7 +502,7 @@ impl Place {
     fn give_back(&self, slot: Slot) -> Option<Settlement> {
         let place = self.this.upgrade()?;
         let (settler, settlement) = Settlement::begin();
-        let LineId { key, quota, cost } = &self.id;
+        let LineId { key, quota, cost, .. } = &self.id;
         let (key, quota) = (Key::Owned(key.to_string()), Some(quota.clone()));
         let reserved = ReservedUnits { key, quota, mark: slot.mark.clone() };
         let mut reclaimed = self.store.settle_units(&reserved, *cost, 0);
@@ -648,7 +654,8 @@ mod interleavings {
     }
 
     fn id() -> LineId {
-        LineId { key: "key".into(), quota: Quota::per_hour(1).into(), cost: 1 }
+        let (quota, keep_free) = (Quota::per_hour(1).into(), KeepFree::default());
+        LineId { key: "key".into(), quota, cost: 1, keep_free }
     }
 
     /// Makes a request that waits for a slot in an hour.

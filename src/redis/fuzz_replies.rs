@@ -16,6 +16,7 @@ use super::key_names::{hash_tagged, key_prefixes};
 use super::script::{BatchReply, Op, ReadEntry, ReplyEntry, Request};
 use crate::algorithm::*;
 use crate::core::Quota;
+use crate::core::charge::KeepFree;
 use crate::limiter::configured::ConfiguredAlgorithm;
 
 const MAX_WAIT: i64 = 500_000;
@@ -141,7 +142,13 @@ pub fn address(bytes: &[u8]) {
 }
 
 fn requests() -> Vec<Request> {
-    let request = |op| Request { key: String::from("{k}"), quota: None, rule: None, op };
+    let request = |op| Request {
+        key: String::from("{k}"),
+        quota: None,
+        rule: None,
+        keep_free: KeepFree::default(),
+        op,
+    };
     let mark = Mark::default();
     vec![
         request(Op::Check { cost: 1, max_wait: MAX_WAIT }),

@@ -20,7 +20,7 @@ use super::key_names::{Buckets, key_prefixes};
 use super::script::{Op, ReplyEntry, Request, malformed_reply};
 use super::send::{Batcher, CompletedRequest, Config, Pending, QueuedRequest};
 use crate::algorithm::{Check, InLua, IntoAlgorithm};
-use crate::core::charge::Key;
+use crate::core::charge::{KeepFree, Key};
 use crate::core::decision::Origin;
 use crate::core::mark::Births;
 use crate::core::quota::{QuotaError, Quotas};
@@ -281,7 +281,7 @@ impl Op {
     /// of a charge of which a penalty is the rest.
     fn of(
         operation: Option<Operation>,
-        Check { cost, max_wait }: Check,
+        Check { cost, max_wait, .. }: Check<'_>,
         births: Option<Box<[i64]>>,
     ) -> Self {
         match operation {
@@ -330,6 +330,7 @@ impl<A: InLua> Inner<A> {
             key,
             quota: charge.own_quota().cloned(),
             rule: charge.own_quota().map(|_| A::arguments(&rule)),
+            keep_free: charge.keep_free.clone(),
             op: Op::of(operation, check, births),
         };
         Ok((request, quotas.clone()))
@@ -386,13 +387,14 @@ impl<A: InLua> Inner<A> {
         let rule = A::arguments(&*self.named.rule(quota.as_ref())?);
         let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
         let quota = rule.as_ref().and_then(|_| quota.clone());
-        Ok(Request { key: key.as_str().to_owned(), quota, rule, op })
+        let (key, keep_free) = (key.as_str().to_owned(), KeepFree::default());
+        Ok(Request { key, quota, rule, keep_free, op })
     }
 
     /// Takes a spare slot of this process if the request may use one, and returns its decision.
     fn take_spare(self: &Arc<Self>, request: &Request, quota: &Quotas) -> Option<Decision> {
         let Op::Check { cost, max_wait } = request.op else { return None };
-        let check = Check { cost, max_wait };
+        let check = Check::new(cost, max_wait).keeping(request.keep_free.as_slice());
         let store = || Arc::clone(self) as Arc<dyn SettleUnits>;
         self.named.take_spare(|| request.key.clone(), Some(quota), check, store)
     }
@@ -405,15 +407,18 @@ impl<A: InLua> Inner<A> {
     ) -> Result<Decision, Error> {
         let CompletedRequest { queued, entry, now, batch_position } = completed;
         let ReplyEntry::Decided(answer) = entry else { return Err(malformed_reply()) };
-        let Request { key, op, .. } = queued.request;
+        let Request { key, op, keep_free, .. } = queued.request;
         let cost = if let Op::Check { cost, .. } = op { cost } else { 0 };
         let from = Provenance { now, batch_position, origin: Origin::Store };
         if op == Op::Reset {
             self.named.lines.forget(&key, true);
         }
-        let mut decision = self.named.decision(Some(quota), cost, answer, from, Key::Owned(key));
+        let mut decision = {
+            let asked = (cost, &keep_free);
+            self.named.decision(Some(quota), asked, answer, from, Key::Owned(key))
+        };
         let store = || Arc::clone(self) as Arc<dyn SettleUnits>;
-        self.named.line_up(&mut decision, known, store);
+        self.named.line_up(&mut decision, &keep_free, known, store);
         Ok(decision)
     }
 }

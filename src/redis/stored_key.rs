@@ -171,7 +171,7 @@ impl StoredKey {
         let stored = stored.ok_or_else(|| {
             Error::new(ErrorKind::State, "the stored value is not one that this limiter writes")
         })?;
-        let check = Check { cost: 1, max_wait: 0 };
+        let check = Check::new(1, 0);
         let until = stored.blocked.filter(|until| *until > now);
         let (verdict, report) = match until {
             Some(until) => {

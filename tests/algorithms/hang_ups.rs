@@ -31,14 +31,14 @@ fn hang_up<A: Algorithm>(algorithm: impl IntoAlgorithm<Algorithm = A>, histories
         for _ in 0..12 {
             for _ in 0..dice.below(8) {
                 now += step(&mut dice, &quotas);
-                let check = Check { cost: dice.pick(&[1, 1, 2, 3]), max_wait: 0 };
+                let check = Check::new(dice.pick(&[1, 1, 2, 3]), 0);
                 A::step(&rule, &mut state, now, check);
             }
             // Those who go at once come either way.
             let mut waited = Vec::new();
             let mut control = state.clone();
             for _ in 0..dice.below(8) {
-                let check = Check { cost: dice.pick(&[1, 1, 2]), max_wait: 60_000_000 };
+                let check = Check::new(dice.pick(&[1, 1, 2]), 60_000_000);
                 let mut next = state.clone();
                 let answer = A::step(&rule, &mut next, now, check);
                 if let Verdict::Wait(wait) = answer.verdict {
@@ -62,7 +62,7 @@ fn hang_up<A: Algorithm>(algorithm: impl IntoAlgorithm<Algorithm = A>, histories
             let (mut after, mut control) = (state.clone(), control);
             for _ in 0..12 {
                 let max_wait = dice.pick(&[0, 60_000_000]);
-                let check = Check { cost: dice.pick(&[0, 1, 2, 3]), max_wait };
+                let check = Check::new(dice.pick(&[0, 1, 2, 3]), max_wait);
                 let told = [&mut after, &mut control].map(|state| {
                     let told = A::step(&rule, state, later, check);
                     (told.verdict, told.report)
@@ -154,7 +154,7 @@ fn give_back_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound], parts: b
                 continue;
             }
             now += if dice.below(3) == 0 { step(&mut dice, &quotas) } else { 0 };
-            let check = Check { cost: dice.pick(&[1, 1, 2, 3]), max_wait: 60_000_000 };
+            let check = Check::new(dice.pick(&[1, 1, 2, 3]), 60_000_000);
             let answer = A::step(&rule, &mut state, now, check);
             let wait = match answer.verdict {
                 Verdict::Allow => 0,

@@ -347,6 +347,9 @@ fn odd_traffic(lines: usize) -> String {
         let key = ["a", "b", "c"][dice.usize(..3)];
         let mut line = json!({"t": t, "key": key});
         let mut set = |name: &str, value: u64| line[name] = value.into();
+        if dice.usize(..6) == 0 {
+            set("keep_free", dice.u64(1..6));
+        }
         match dice.usize(..9) {
             0 => set("cost", dice.u64(0..8)),
             1 => set("max_wait", [0, 200_000, 90_000_000][dice.usize(..3)]),
@@ -363,6 +366,35 @@ fn odd_traffic(lines: usize) -> String {
         text.push_str(&format!("{line}\n"));
     }
     text
+}
+
+/// The units that stay free are left after a charge, and what remains counts them.
+#[test]
+fn units_stay_free() {
+    let traffic = lines(&[
+        json!({"t": T0, "key": "a", "cost": 5, "keep_free": 5}),
+        json!({"t": T0, "key": "a", "cost": 1, "keep_free": 5}),
+        json!({"t": T0, "key": "a", "cost": 1, "keep_free": 5, "max_wait": 200_000}),
+        json!({"t": T0, "key": "a", "cost": 1, "keep_free": 10}),
+        json!({"t": T0, "key": "a", "op": "peek", "keep_free": 4}),
+        json!({"t": T0, "key": "a", "cost": 4}),
+    ]);
+    let output = replay("--algorithm token_bucket --limit 10 --period 1s", &traffic);
+    let told = told(&output);
+    let figures = |line: &Value| {
+        ["verdict", "wait_us", "retry_after_us", "remaining"].map(|field| line[field].clone())
+    };
+    let expected = [
+        json!(["allow", 0, null, 5]),
+        json!(["deny", null, 100_000, 5]),
+        json!(["wait", 100_000, null, 4]),
+        json!(["never", null, null, 4]),
+        json!(["allow", 0, null, 4]),
+        json!(["allow", 0, null, 0]),
+    ];
+    for (line, expected) in told.iter().zip(expected) {
+        assert_eq!(json!(figures(line)), expected);
+    }
 }
 
 #[test]

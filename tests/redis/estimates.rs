@@ -19,10 +19,7 @@ fn every_estimate_is_what_the_step_then_answers() {
             let (mut now, mut state) = (START, None);
             for _ in 0..2_000 {
                 now += step(&mut dice, &quotas) / 2;
-                let check = Check {
-                    cost: dice.pick(&[0, 1, 1, 2, 5, 6]),
-                    max_wait: dice.pick(&[0, 60_000_000]),
-                };
+                let check = Check::new(dice.pick(&[0, 1, 1, 2, 5, 6]), dice.pick(&[0, 60_000_000]));
                 let estimate = A::estimate(&rule, state.as_ref(), now, check);
                 let report = A::report(&rule, state.as_ref(), now);
                 assert_eq!((estimate.report, &estimate.mark), (report, &None), "{}", A::NAME);

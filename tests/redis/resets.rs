@@ -121,7 +121,7 @@ struct Reference {
 impl Reference {
     fn charge(&mut self, now: i64, cost: u64, max_wait: Duration) -> Outcome {
         let rule = self.algorithm.rule(QUOTA).unwrap();
-        let check = Check { cost: cost as i64, max_wait: max_wait.as_micros() as i64 };
+        let check = Check::new(cost as i64, max_wait.as_micros() as i64);
         let answer = AnyAlgorithm::step(&rule, &mut self.state, now, check);
         let micros = |wait: i64| Duration::from_micros(wait as u64);
         let outcome = match answer.verdict {

@@ -407,7 +407,7 @@ impl Account {
             |expected: i64| Err(format!("truth: {charge:?}: the reference says {expected}"));
         match op {
             Op::Check { cost, max_wait } | Op::Estimate { cost, max_wait } => {
-                let check = Check { cost: *cost, max_wait: *max_wait };
+                let check = Check::new(*cost, *max_wait);
                 let is_estimate = matches!(op, Op::Estimate { .. });
                 let mut state = state_of(charge, works);
                 let is_cut = |state| List::clamp(rule, state, now).is_some();
@@ -526,7 +526,7 @@ impl Account {
             // Under a block it took nothing, whatever failed besides.
             Op::Check { .. } if blocked_until(charge, works).is_some() => return,
             Op::Check { cost, max_wait } => {
-                let check = Check { cost: *cost, max_wait: *max_wait };
+                let check = Check::new(*cost, *max_wait);
                 List::step(rule, &mut state, now, check);
             }
             Op::Penalize { cost, born } => {

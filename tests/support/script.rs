@@ -67,13 +67,13 @@ impl Form {
     }
 
     /// Returns the check that is replayed: of all but checks and estimates, a peek.
-    fn check(&self) -> Check {
+    fn check(&self) -> Check<'static> {
         let (cost, max_wait) = match self.operation() {
             "" => (self.number(0), self.number(1)),
             "estimate" => (self.number(1), self.number(2)),
             _ => (0, 0),
         };
-        Check { cost, max_wait }
+        Check::new(cost, max_wait)
     }
 }
 
@@ -253,7 +253,7 @@ impl<A: InLua> Call<A> {
         };
         let state: Vec<_> = told[1..].iter().map(element).collect();
         let (rule, check) = (self.rule(form), form.check());
-        let mut state = A::state(&rule, now, check.cost, &mut &*state).expect("a state");
+        let mut state = A::state(&rule, now, check, &mut &*state).expect("a state");
         let answer = match form.operation() {
             "estimate" => A::estimate(&rule, state.as_ref(), now, check),
             _ => A::step(&rule, &mut state, now, check),

@@ -134,7 +134,8 @@ impl InForce<'_> {
     async fn ask_shares(&self, parts: Vec<Part>, error: &Error) -> Result<Decided, Error> {
         let of_share = |Part { place, charge, .. }: Part| {
             let share = self.asked[place].limited.share.as_ref()?;
-            Some(Part::new(place, share.boxed.clone(), charge))
+            // A share is small, and for the time of a fault.
+            Some(Part::new(place, share.boxed.clone(), charge.keep_free(0)))
         };
         let parts: Option<Vec<_>> = parts.into_iter().map(of_share).collect();
         let parts = parts.ok_or_else(|| error.clone())?;

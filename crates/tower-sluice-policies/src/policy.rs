@@ -29,6 +29,8 @@ pub struct Policy {
     pub(crate) settings: Map<String, Value>,
     #[serde(serialize_with = "as_text")]
     pub(crate) max_wait: Duration,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) keep_free: u64,
     pub(crate) key: PolicyKey,
     #[serde(rename = "match")]
     pub(crate) pattern: Pattern,
@@ -81,6 +83,12 @@ impl Policy {
         self.max_wait
     }
 
+    /// The units that each request [leaves free](tower_sluice::Charge::keep_free).
+    #[must_use]
+    pub fn keep_free(&self) -> u64 {
+        self.keep_free
+    }
+
     /// Returns the answer to a request while the store cannot decide.
     #[must_use]
     pub fn on_error(&self) -> OnError {
@@ -98,6 +106,11 @@ impl Policy {
     pub fn is_shadow(&self) -> bool {
         self.shadow
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(units: &u64) -> bool {
+    *units == 0
 }
 
 fn as_text<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -61,6 +61,9 @@ fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowE
     let Written { cost, on_error, .. } = row;
     if let (Some(PolicyCost::Units(units)), Some(setting)) = (cost, setting) {
         fields.checked("cost", setting.check_cost(units));
+    } else if let Some(setting) = setting.filter(|setting| setting.keep_free > 0) {
+        // Without a cost of the row, no request costs less.
+        fields.checked("keep_free", setting.check_cost(1));
     }
     let share = match on_error {
         OnError::Local(0) => fields.wrong("on_error", "a local share must be at least 1"),
@@ -91,6 +94,7 @@ fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowE
         period: setting.quota.period(),
         settings,
         max_wait: setting.max_wait,
+        keep_free: setting.keep_free,
         key: row.key.unwrap_or_else(PolicyKey::global).ignoring_case(row.pattern.ignore_case),
         pattern: row.pattern,
         cost: cost.unwrap_or(PolicyCost::Units(1)),

@@ -25,12 +25,18 @@ const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
 const NEVER: &str =
     "no request of this cost is ever admitted: write a smaller cost, or a larger limit or burst";
 
+/// The same, if each request leaves units free.
+const NEVER_BESIDE: &str = "no request of this cost is ever admitted, which also leaves keep_free \
+                            units: write a smaller one of both, or a larger limit or burst";
+
 /// An algorithm that follows its quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) quota: Quota,
     pub(crate) choice: Choice,
     pub(crate) max_wait: Duration,
+    /// The units that each request leaves free.
+    pub(crate) keep_free: u64,
 }
 
 /// The time in which an empty store fills, and the field that sets it.
@@ -70,7 +76,17 @@ impl Setting {
             #[cfg(feature = "redisson")]
             javas => javas,
         };
-        Some(Self { quota, choice, max_wait })
+        let most = match choice {
+            Choice::Any(algorithm) => algorithm.reported(0, quota).burst_size(),
+            #[cfg(feature = "redisson")]
+            Choice::Redisson(_) if row.keep_free.is_some() => {
+                return fields.wrong("keep_free", "redisson leaves no units free");
+            }
+            #[cfg(feature = "redisson")]
+            Choice::Redisson(_) => quota.limit(),
+        };
+        let keep_free = row.keep_free.map_or(0, |kept| kept.of(most));
+        Some(Self { quota, choice, max_wait, keep_free })
     }
 
     /// Checks that a request of `units` units can ever be admitted. The error says why not.
@@ -87,8 +103,10 @@ impl Setting {
             Choice::Redisson(_) => return Ok(()),
         };
         let rule = algorithm.rule(self.quota).map_err(|error| error.to_string())?;
-        let fits = |units: &i64| AnyAlgorithm::earliest_fit(&rule, None, 0, *units).is_some();
-        let units = i64::try_from(units).ok().filter(fits).ok_or(NEVER)?;
+        let never = if self.keep_free > 0 { NEVER_BESIDE } else { NEVER };
+        let kept = [i64::try_from(self.keep_free).map_err(|_| never)?];
+        let fits = |units: &i64| AnyAlgorithm::fit_keeping(&rule, None, 0, *units, &kept).is_some();
+        let units = i64::try_from(units).ok().filter(fits).ok_or(never)?;
         let micros = |time: i64| Duration::from_micros(time.max(0).cast_unsigned());
         let wait = micros(AnyAlgorithm::least_wait(&rule, units));
         let horizon = micros(AnyAlgorithm::horizon(&rule));

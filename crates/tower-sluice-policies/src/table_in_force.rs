@@ -140,8 +140,8 @@ impl Table {
                     return Err(no_key);
                 }
             };
-            let charge =
-                limited.charge(key).cost(policy.cost.of_request(head)).max_wait(policy.max_wait());
+            let charge = limited.charge(key).cost(policy.cost.of_request(head));
+            let charge = charge.max_wait(policy.max_wait()).keep_free(policy.keep_free);
             let asked = AskedPolicy { limited: Arc::clone(limited), charge };
             match mode {
                 SwitchMode::Shadow => in_shadow.push(asked),

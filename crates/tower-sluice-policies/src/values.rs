@@ -41,6 +41,39 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| error.to_string())
 }
 
+/// Units that a policy leaves free: a number, or a share of what its limit can ever hold.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "Value")]
+pub(crate) enum KeptUnits {
+    Units(u64),
+    Percent(u64),
+}
+
+impl TryFrom<Value> for KeptUnits {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let percent = || value.as_str()?.strip_suffix('%')?.trim_end().parse().ok();
+        match (value.as_u64(), percent()) {
+            (Some(units), _) => Ok(Self::Units(units)),
+            (_, Some(percent @ 0..=100)) => Ok(Self::Percent(percent)),
+            _ => Err(format!(
+                "{value} is not a number of units such as 20, or a share such as \"20%\""
+            )),
+        }
+    }
+}
+
+impl KeptUnits {
+    /// Returns the units of a limit that never has more than `most`. A share is rounded up.
+    pub(crate) fn of(self, most: u64) -> u64 {
+        match self {
+            Self::Units(units) => units,
+            Self::Percent(percent) => (u128::from(most) * u128::from(percent)).div_ceil(100) as u64,
+        }
+    }
+}
+
 /// True or false. Tables of numbers have 1 or 0.
 #[derive(Deserialize)]
 #[serde(try_from = "Value")]

@@ -10,7 +10,7 @@ use super::chosen_algorithm::Name;
 use super::pattern::{self, Pattern};
 use super::policy::{OnError, PolicyCost};
 use super::policy_key::PolicyKey;
-use super::values::{Flag, Span};
+use super::values::{Flag, KeptUnits, Span};
 
 /// The row of a policy. The guide describes its fields.
 #[derive(Default, Deserialize)]
@@ -23,6 +23,7 @@ pub(crate) struct Written {
     pub(crate) max_wait: Option<Span>,
     pub(crate) cache_ratio: Option<f64>,
     pub(crate) horizon: Option<Span>,
+    pub(crate) keep_free: Option<KeptUnits>,
     pub(crate) key: Option<PolicyKey>,
     #[serde(rename = "match", deserialize_with = "pattern::written")]
     pub(crate) pattern: Pattern,

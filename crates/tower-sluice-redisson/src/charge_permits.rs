@@ -194,6 +194,9 @@ pub(super) fn only_key(charge: &Charge) -> Result<&str, Error> {
     if charge.own_quota().is_some() {
         return refuse("a redisson limiter has a rate of its own: a charge cannot have a quota");
     }
+    if (0..8).any(|index| charge.kept_free(index) > 0) {
+        return refuse("a redisson limiter leaves no units free");
+    }
     check_name(charge.key())?;
     Ok(charge.key())
 }

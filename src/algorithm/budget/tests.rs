@@ -17,12 +17,12 @@ impl Key {
     }
 
     fn check(&mut self, at: i64, cost: i64, max_wait: i64) -> Verdict {
-        Budget::step(&self.rule, &mut self.state, T0 + at, Check { cost, max_wait }).verdict
+        Budget::step(&self.rule, &mut self.state, T0 + at, Check::new(cost, max_wait)).verdict
     }
 
     /// Holds units that fit at once, and returns the mark of them.
     fn hold(&mut self, at: i64, cost: i64) -> Mark {
-        let check = Check { cost, max_wait: 0 };
+        let check = Check::new(cost, 0);
         let held = Budget::step(&self.rule, &mut self.state, T0 + at, check);
         assert_eq!(held.verdict, Verdict::Allow);
         held.mark.unwrap()
@@ -148,7 +148,7 @@ fn what_may_be_owed_bounds_only_what_was_used_beyond_the_charge() {
     assert_eq!(key.report(0), (0, 1_400_000));
     assert_eq!(key.settle(0, 2, 2, &held[1]), Some(0));
     assert_eq!(key.report(0), (0, 1_400_000));
-    let waited = Check { cost: 1, max_wait: 60 * SECOND };
+    let waited = Check::new(1, 60 * SECOND);
     let slot = Budget::step(&key.rule, &mut key.state, T0, waited);
     assert_eq!(slot.verdict, Verdict::Wait(600_000));
     // A wait may have left more than a debt may: it is settled all the same.
@@ -226,9 +226,9 @@ fn clock_set_back_locks_for_capacity_and_horizon_at_most() {
 
     let far = State { full: T0 + 3_600 * SECOND, ..State::new(&key.rule, T0) };
     let mut state = Some(far);
-    let peek = Budget::step(&key.rule, &mut state, T0, Check { cost: 0, max_wait: 0 });
+    let peek = Budget::step(&key.rule, &mut state, T0, Check::new(0, 0));
     assert_eq!((&peek.mark, &state), (&None, &Some(far)));
-    let step = Budget::step(&key.rule, &mut state, T0, Check { cost: 1, max_wait: 0 });
+    let step = Budget::step(&key.rule, &mut state, T0, Check::new(1, 0));
     assert_eq!(step.verdict, Verdict::Deny(60_200_000));
     assert_eq!(state, Some(State { full: T0 + 61 * SECOND, ..far }));
 }

@@ -8,7 +8,7 @@ fn run(quota: Quota, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
     let rule = SlidingCounter::new(quota).rule(quota).unwrap();
     let mut state = None;
     let answers = asks.iter().map(|&(at, cost, max_wait)| {
-        let step = SlidingCounter::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
+        let step = SlidingCounter::step(&rule, &mut state, T0 + at, Check::new(cost, max_wait));
         (step.verdict, step.report.remaining, step.report.reset_after)
     });
     answers.collect()
@@ -64,7 +64,7 @@ fn what_cannot_be_weighed_exactly_is_refused() {
 fn refund_returns_to_the_window_it_was_counted_in() {
     let quota = Quota::per_second(10);
     let rule = SlidingCounter::new(quota).rule(quota).unwrap();
-    let take = |cost| Take { at: T0, cost, now: T0, has_others: false };
+    let take = |cost| Take { at: T0, cost, now: T0, has_others: false, keep_free: &[] };
     let (first, mark) = SlidingCounter::consume(&rule, None, take(4));
     let later = T0 + 1_000_000;
     let mut state = Some(SlidingCounter::spend(&rule, Some(first), later, 3, later));

@@ -12,7 +12,7 @@ impl Log {
     }
 
     fn check(&mut self, at: i64, cost: i64, max_wait: i64) -> (Verdict, i64, i64) {
-        let check = Check { cost, max_wait };
+        let check = Check::new(cost, max_wait);
         let step = SlidingLog::step(&self.0, &mut self.1, T0 + at, check);
         (step.verdict, step.report.remaining, step.report.reset_after)
     }

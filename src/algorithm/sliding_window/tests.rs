@@ -8,7 +8,7 @@ fn run(window: SlidingWindow, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i6
     let rule = window.rule(window.quota()).unwrap();
     let mut state = None;
     let answers = asks.iter().map(|&(at, cost, max_wait)| {
-        let step = SlidingWindow::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
+        let step = SlidingWindow::step(&rule, &mut state, T0 + at, Check::new(cost, max_wait));
         (step.verdict, step.report.remaining, step.report.reset_after)
     });
     answers.collect()
@@ -45,7 +45,7 @@ fn what_is_taken_comes_back_a_period_and_a_cell_later() {
 fn reserved_units_lie_in_the_cell_of_their_slot_and_the_newest_stays() {
     let window = SlidingWindow::new(Quota::per_second(5)).cells(1);
     let rule = window.rule(window.quota()).unwrap();
-    let check = |cost| Check { cost, max_wait: 10_000_000 };
+    let check = |cost| Check::new(cost, 10_000_000);
     let mut state = None;
     SlidingWindow::step(&rule, &mut state, T0, check(5));
     let reserved = SlidingWindow::step(&rule, &mut state, T0, check(1));
@@ -85,7 +85,7 @@ fn a_shorter_period_finds_the_units_and_clamps_nothing() {
     for at in [0, 1, HOUR, 2 * HOUR] {
         let mut state = None;
         for (step, hours) in [(0, 24), (1, 12), (2, 24), (3, 1), (4, 24)] {
-            let check = Check { cost: 1, max_wait: 0 };
+            let check = Check::new(1, 0);
             let answer = SlidingWindow::step(&rule(hours), &mut state, T0 + at + step, check);
             assert_eq!(answer.verdict, Verdict::Allow, "{at} {step}");
             assert_eq!(answer.report.remaining, 999 - step, "{at} {step}");
@@ -99,7 +99,7 @@ fn clock_set_back_locks_for_a_period_and_a_cell_at_most() {
     let window = SlidingWindow::new(Quota::per_second(5));
     let rule = window.rule(window.quota()).unwrap();
     let far = SlidingWindow::spend(&rule, None, T0 + 3_600_000_000, 1, T0 + 3_600_000_000);
-    let step = SlidingWindow::step(&rule, &mut Some(far), T0, Check { cost: 1, max_wait: 0 });
+    let step = SlidingWindow::step(&rule, &mut Some(far), T0, Check::new(1, 0));
     assert_eq!(step.verdict, Verdict::Deny(1_100_000));
     assert!(step.mark.is_some());
 }

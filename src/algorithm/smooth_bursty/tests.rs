@@ -15,7 +15,7 @@ impl Pace {
 
     fn timeout(&mut self, at: i64, cost: i64, max_wait: i64) -> Result<i64, i64> {
         let rule = self.0.rule(self.1).unwrap();
-        let check = Check { cost, max_wait: max_wait * 1_000 };
+        let check = Check::new(cost, max_wait * 1_000);
         let step = SmoothBursty::step(&rule, &mut self.2, T0 + at * 1_000, check);
         match step.verdict {
             Verdict::Allow => Ok(0),
@@ -113,7 +113,7 @@ fn what_a_floor_left_owed_is_owed_still_when_the_store_would_be_full() {
     let quota = Quota::per_second(3);
     let rule = SmoothBursty::new(quota).rule(quota).unwrap();
     let mut state = None;
-    SmoothBursty::step(&rule, &mut state, T0, Check { cost: 4, max_wait: 0 });
+    SmoothBursty::step(&rule, &mut state, T0, Check::new(4, 0));
     let [second, more] =
         [1_333_333, 1_333_334].map(|after| SmoothBursty::report(&rule, state.as_ref(), T0 + after));
     assert_eq!((second.remaining, second.reset_after), (2, 1));
@@ -136,7 +136,7 @@ fn a_cost_above_the_store_that_may_not_wait_for_the_rest_never_fits() {
     let own = SmoothBursty::new(quota).wait_for_own_cost();
     let rule = own.rule(quota).unwrap();
     let step = |state: &mut Option<State>, at: i64, cost, max_wait| {
-        SmoothBursty::step(&rule, state, T0 + at, Check { cost, max_wait }).verdict
+        SmoothBursty::step(&rule, state, T0 + at, Check::new(cost, max_wait)).verdict
     };
     let mut state = None;
     for at in [0, 1, 1_000_000, 100_000_000] {
@@ -153,7 +153,7 @@ fn a_cost_above_the_store_that_may_not_wait_for_the_rest_never_fits() {
     assert_eq!(step(&mut state, 1_000_000, 6, 200_000), Verdict::Wait(200_000));
     // If no charge waits for its own cost, any cost fits.
     let rule = SmoothBursty::new(quota).rule(quota).unwrap();
-    let first = SmoothBursty::step(&rule, &mut None, T0, Check { cost: 1_000, max_wait: 0 });
+    let first = SmoothBursty::step(&rule, &mut None, T0, Check::new(1_000, 0));
     assert_eq!(first.verdict, Verdict::Allow);
 }
 
@@ -168,7 +168,7 @@ fn own_cost_admits_nine_in_its_first_second() {
 fn refund_unwinds_what_was_taken_from_credit_and_time() {
     let quota = Quota::per_second(5);
     let rule = SmoothBursty::new(quota).rule(quota).unwrap();
-    let check = Check { cost: 4, max_wait: FOR_EVER };
+    let check = Check::new(4, FOR_EVER);
     let mut state = None;
     let [first, second] =
         [0, 1].map(|_| SmoothBursty::step(&rule, &mut state, T0, check).mark.unwrap());
@@ -187,7 +187,7 @@ fn a_charge_whose_debt_is_cut_is_refunded_as_any_other() {
     let cost = (INEXACT - 1) / rule.unit.numerator;
     for (units, left) in [(cost, T0), (cost - 1, T0 + rule.unit.numerator - 1_000_000)] {
         let mut state = None;
-        let check = Check { cost, max_wait: 0 };
+        let check = Check::new(cost, 0);
         let mark = SmoothBursty::step(&rule, &mut state, T0, check).mark.unwrap();
         assert_eq!(state.unwrap().next, INEXACT - 1);
         let refund = Refund { units, cost, mark: &mark };

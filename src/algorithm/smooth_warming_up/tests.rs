@@ -17,7 +17,7 @@ impl Pace {
 
     fn timeout(&mut self, at: i64, cost: i64, max_wait: i64) -> Result<i64, i64> {
         let rule = self.0.rule(self.1).unwrap();
-        let check = Check { cost, max_wait: max_wait * 1_000 };
+        let check = Check::new(cost, max_wait * 1_000);
         let step = SmoothWarmingUp::step(&rule, &mut self.2, T0 + at * 1_000, check);
         match step.verdict {
             Verdict::Allow => Ok(0),
@@ -103,7 +103,7 @@ fn a_charge_that_may_not_wait_for_its_own_cost_never_fits() {
     let own = SmoothWarmingUp::new(quota, Duration::from_secs(4)).wait_for_own_cost();
     let rule = own.rule(quota).unwrap();
     let verdict = |state: &mut Option<State>, cost, max_wait| {
-        SmoothWarmingUp::step(&rule, state, T0, Check { cost, max_wait }).verdict
+        SmoothWarmingUp::step(&rule, state, T0, Check::new(cost, max_wait)).verdict
     };
     for (cost, most) in [(1, 199_000), (3, 599_000)] {
         assert_eq!(verdict(&mut None, cost, 0), Verdict::Never);
@@ -141,7 +141,7 @@ fn a_cold_start_takes_the_warm_up_however_it_is_split() {
 fn refund_restores_the_permits_to_the_last_bit() {
     let quota = Quota::per_second(7);
     let rule = SmoothWarmingUp::new(quota, Duration::from_secs(3)).rule(quota).unwrap();
-    let take = |cost| Take { at: T0, cost, now: T0, has_others: false };
+    let take = |cost| Take { at: T0, cost, now: T0, has_others: false, keep_free: &[] };
     let (first, mark_of_first) = SmoothWarmingUp::consume(&rule, None, take(3));
     let (second, mark) = SmoothWarmingUp::consume(&rule, Some(first), take(50));
     let back = |state: &mut Option<State>, cost, mark: &Mark| {
@@ -304,7 +304,7 @@ fn refund_beside_another_quota_leaves_a_bit_of_a_double_at_most() {
         for at in (1..100_000).step_by(7_001).map(|at| half.next + at) {
             let before = TokenBucket::spend(&bucket, None, at, 1, at);
             let mut state = Some(vec![Some(before.into()), Some(half.into())]);
-            let check = Check { cost: 1, max_wait: 1_000_000 };
+            let check = Check::new(1, 1_000_000);
             let reserved = Both::step(&rule, &mut state, at, check);
             assert_eq!(reserved.verdict, Verdict::Wait(500_000));
             let mark = reserved.mark.unwrap();

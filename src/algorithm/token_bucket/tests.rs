@@ -8,7 +8,7 @@ fn run(quota: Quota, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
     let mut state = None;
     let answers = asks.iter().map(|&(at, cost, max_wait)| {
         let Ruling { verdict, report, .. } =
-            TokenBucket::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
+            TokenBucket::step(&rule, &mut state, T0 + at, Check::new(cost, max_wait));
         (verdict, report.remaining, report.reset_after)
     });
     answers.collect()
@@ -65,9 +65,9 @@ fn clock_set_back_locks_for_capacity_and_horizon_at_most() {
     let rule = TokenBucket::new(quota).rule(quota).unwrap();
     let far = State { full: T0 + 3_600_000_000, part: 0, denominator: 1, owes: false };
     let mut state = Some(far);
-    let peek = TokenBucket::step(&rule, &mut state, T0, Check { cost: 0, max_wait: 0 });
+    let peek = TokenBucket::step(&rule, &mut state, T0, Check::new(0, 0));
     assert_eq!((&peek.mark, &state), (&None, &Some(far)));
-    let step = TokenBucket::step(&rule, &mut state, T0, Check { cost: 1, max_wait: 0 });
+    let step = TokenBucket::step(&rule, &mut state, T0, Check::new(1, 0));
     assert_eq!(step.verdict, Verdict::Deny(60_200_000));
     assert_eq!(state, Some(State { full: T0 + 61_000_000, ..far }));
 }
@@ -81,7 +81,7 @@ fn a_debt_lasts_longer_than_the_horizon_and_a_clock_set_back_forgives_none() {
         (answer.not_taken, answer.report.reset_after, state.unwrap().owes)
     };
     let deny = |state: &mut Option<State>, at: i64| {
-        let check = Check { cost: 1, max_wait: i64::MAX };
+        let check = Check::new(1, i64::MAX);
         TokenBucket::step(&rule, state, T0 + at, check).verdict
     };
     let mut state = None;
@@ -107,7 +107,7 @@ fn a_debt_lasts_longer_than_the_horizon_and_a_clock_set_back_forgives_none() {
 fn refund_acts_only_on_the_state_that_the_reservation_left() {
     let quota = Quota::new(3, Duration::from_secs(1)).burst(1);
     let rule = TokenBucket::new(quota).rule(quota).unwrap();
-    let check = Check { cost: 1, max_wait: 1_000_000 };
+    let check = Check::new(1, 1_000_000);
     let mut state = None;
     let [first, second] =
         [0, 1].map(|_| TokenBucket::step(&rule, &mut state, T0, check).mark.unwrap());

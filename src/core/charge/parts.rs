@@ -76,6 +76,7 @@ impl Charge {
         for part in self.parts().iter().flatten() {
             part.cost.hash(hasher);
             part.quota.as_ref().map(Quotas::as_slice).hash(hasher);
+            part.keep_free.hash(hasher);
             part.hash_terms_of_parts(hasher);
         }
     }

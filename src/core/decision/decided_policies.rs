@@ -60,6 +60,7 @@ impl Decision {
             details.quota = Some(tightest.quota());
         }
         details.remaining = figures().filter_map(|one| one.remaining).min();
+        details.kept_free = tightest.kept_free();
         details.reset_after = figures().filter_map(|one| one.reset_after).max();
         details.policies = Some(policies);
     }
@@ -141,6 +142,7 @@ impl Decision {
                 _ => self.outcome,
             },
             remaining: details.remaining,
+            kept_free: details.kept_free,
             reset_after: details.reset_after,
             refills: details.refills,
             is_shadow: shadowed.is_some(),

@@ -14,6 +14,8 @@ pub(crate) struct Details {
     pub(crate) limiter: Option<Arc<str>>,
     pub(crate) quota: Option<Quota>,
     pub(crate) remaining: Option<u64>,
+    /// The units that the charge leaves free.
+    pub(crate) kept_free: u64,
     pub(crate) reset_after: Option<Duration>,
     pub(crate) decided_at: Option<Duration>,
     /// The time from the decision to this answer, if the decision is repeated.

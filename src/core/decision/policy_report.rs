@@ -73,6 +73,8 @@ pub(crate) struct Figures {
     /// The outcome under this policy alone.
     pub(crate) outcome: Outcome,
     pub(crate) remaining: Option<u64>,
+    /// The units that the charge leaves free.
+    pub(crate) kept_free: u64,
     pub(crate) reset_after: Option<Duration>,
     pub(crate) unit: QuotaUnit,
     pub(crate) partition_key: Option<[u8; 8]>,
@@ -128,10 +130,24 @@ impl<'a> PolicyReport<'a> {
         self.figures.outcome.retry_after()
     }
 
-    /// The units that this policy alone would admit right now, after the decision.
+    /// The units that this policy alone would admit right now, after the decision. They include
+    /// those that the charge [leaves free](PolicyReport::kept_free).
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
         self.figures.remaining
+    }
+
+    /// The units that the charge [leaves free](crate::Charge::keep_free).
+    #[must_use]
+    pub fn kept_free(&self) -> u64 {
+        self.figures.kept_free
+    }
+
+    /// Sets the units that the charge leaves free. Default: 0.
+    #[must_use]
+    pub fn with_kept_free(mut self, units: u64) -> Self {
+        self.figures.kept_free = units;
+        self
     }
 
     /// The time until the whole quota is available again, reservations included.
@@ -232,6 +248,7 @@ impl Figures {
             quota,
             outcome: Outcome::Allow,
             remaining: None,
+            kept_free: 0,
             reset_after: None,
             unit: match quota.period() {
                 Duration::ZERO => QuotaUnit::ConcurrentRequests,
@@ -244,15 +261,15 @@ impl Figures {
     }
 
     /// Compares tightness; `Less` is tighter. Policies that count come before those in a shadow,
-    /// then those that refuse longest, then those with the smallest part left. If the parts are
-    /// equal, the policy that is complete last is tighter.
+    /// then those that refuse longest, then those with the smallest part left for this caller. If
+    /// the parts are equal, the policy that is complete last is tighter.
     pub(crate) fn compare_tightness(&self, other: &Self) -> Ordering {
         let refuses = |one: &Self| {
             let retry_after = one.outcome.retry_after().unwrap_or(Duration::MAX);
             (!one.outcome.is_admitted()).then_some(retry_after)
         };
         let part = |one: &Self, whole: &Self| {
-            let left = one.remaining.unwrap_or(u64::MAX);
+            let left = one.remaining.unwrap_or(u64::MAX).saturating_sub(one.kept_free);
             u128::from(left) * u128::from(whole.quota.burst_size())
         };
         (self.is_shadow.cmp(&other.is_shadow))

@@ -149,8 +149,10 @@ impl Step {
 
     /// Returns the places of the parts that may refuse, by the answer to a peek.
     fn doubtful(&self, peeked: &Decision) -> Vec<usize> {
+        // The answer to a peek says already if the units that stay free are not there.
         let is_doubtful = |outcome: Outcome, left: Option<u64>, part: &Part| {
-            !outcome.is_admitted() || left.is_some_and(|left| left < part.charge.units())
+            let needs = part.charge.units().saturating_add(part.charge.kept_free(0));
+            !outcome.is_admitted() || left.is_some_and(|left| left < needs)
         };
         if let [part] = &self.parts[..] {
             let is_doubtful = is_doubtful(peeked.outcome(), peeked.remaining(), part);

@@ -1,6 +1,6 @@
 //! Joins the charges of several members to one charge, for a list of their algorithms.
 
-use crate::core::charge::Key;
+use crate::core::charge::{KeepFree, Key};
 use crate::core::quota::{CostAndWait, Quota, Quotas};
 use crate::core::reservation::ReservedUnits;
 use crate::core::settlement::Settlement;
@@ -12,9 +12,9 @@ use crate::limiter::line::SettleUnits;
 ///
 /// # Errors
 ///
-/// If a charge brings several quotas.
+/// If a charge brings several quotas, or several numbers of units that stay free.
 pub(crate) fn of_alike(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error> {
-    let whole = charges[0].clone();
+    let whole = charges[0].clone().keep_free(keep_free(charges)?);
     match charges.iter().all(|charge| charge.own_quota().is_none()) {
         true => Ok(whole),
         false => Ok(whole.quota(Quotas::from(&*quotas(charges, own)?))),
@@ -26,7 +26,7 @@ pub(crate) fn of_alike(charges: &[&Charge], own: &Quotas) -> Result<Charge, Erro
 ///
 /// # Errors
 ///
-/// If a charge brings several quotas.
+/// If a charge brings several quotas, or several numbers of units that stay free.
 pub(crate) fn of_each(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error> {
     let stated = charges.iter().map(|charge| CostAndWait {
         cost: units(charge.units()),
@@ -36,7 +36,21 @@ pub(crate) fn of_each(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error
     let cost = charges.iter().map(|charge| charge.units()).max().unwrap_or(1);
     let max_wait = charges.iter().filter_map(|charge| charge.longest_wait()).max();
     let whole = charges[0].clone().cost(cost).max_wait(max_wait.unwrap_or_default());
-    Ok(whole.quota(with_costs))
+    Ok(whole.keep_free(keep_free(charges)?).quota(with_costs))
+}
+
+/// Joins the units that each charge leaves free.
+fn keep_free(charges: &[&Charge]) -> Result<KeepFree, Error> {
+    if charges.iter().all(|charge| charge.keep_free.is_none()) {
+        return Ok(KeepFree::default());
+    }
+    let one = |charge: &&Charge| match charge.keep_free.as_slice() {
+        [_, _, ..] => {
+            Err(Error::new(ErrorKind::Configuration, "a member leaves free one number of units"))
+        }
+        _ => Ok(charge.kept_free(0)),
+    };
+    Ok(charges.iter().map(one).collect::<Result<Vec<_>, _>>()?.as_slice().into())
 }
 
 /// Returns the quota of each charge: its own, or that of its limiter.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::core::charge::KeepFree;
 use crate::core::decision::Origin;
 use crate::core::quota::Quotas;
 use crate::core::{Charge, Decision, Outcome};
@@ -22,6 +23,7 @@ pub(super) struct Question {
     cost: u64,
     max_wait: Duration,
     quota: Option<Quotas>,
+    keep_free: KeepFree,
     pub(super) asked_at: Instant,
 }
 
@@ -37,6 +39,7 @@ impl Question {
             cost: charge.units(),
             max_wait: charge.longest_wait().unwrap_or_default(),
             quota: charge.own_quota().cloned(),
+            keep_free: charge.keep_free.clone(),
             asked_at: Instant::now(),
         })
     }
@@ -99,7 +102,8 @@ impl CachedRefusal {
     /// Returns the answer that the inner limiter would give to another question, if that is
     /// certain.
     ///
-    /// A charge with the same or a larger cost does not fit earlier. But a wait until the instant
+    /// A charge with the same or a larger cost, which leaves as many units free or more, does not
+    /// fit earlier. But a wait until the instant
     /// at which the charge fits could be reserved.
     pub(super) fn answer(&self, other: &Question) -> Option<Decision> {
         let (age, refused) = (self.age(other.asked_at), &self.question);
@@ -107,6 +111,7 @@ impl CachedRefusal {
         let is_refused = other.cost >= refused.cost
             && other.max_wait <= refused.max_wait
             && other.max_wait < retry_after.saturating_sub(age)
+            && other.keep_free.covers(&refused.keep_free)
             && other.quota == refused.quota;
         is_refused.then(|| self.decision.repeated(age))
     }

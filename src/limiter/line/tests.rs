@@ -215,7 +215,8 @@ impl SettleUnits for Panics {
 }
 
 fn id(key: &str) -> LineId {
-    LineId { key: key.into(), quota: Quota::per_second(1).into(), cost: 1 }
+    let (quota, keep_free) = (Quota::per_second(1).into(), KeepFree::default());
+    LineId { key: key.into(), quota, cost: 1, keep_free }
 }
 
 /// Makes the place of a wait for the slot in this number of seconds.

@@ -84,6 +84,7 @@ impl<A: Algorithm> Store<A> {
     #[inline]
     pub(super) fn decide(self: &Arc<Self>, charge: &mut Charge) -> Result<Decision, Error> {
         let (rule, check) = self.named.read(charge)?;
+        let cost = check.cost;
         let name = digest::short(charge.key());
         let store = || Arc::clone(self) as Arc<dyn SettleUnits>;
         let (key, quota) = (|| name.to_string(), charge.own_quota());
@@ -107,9 +108,10 @@ impl<A: Algorithm> Store<A> {
             Cow::Owned(digest) => Key::Owned(digest),
             Cow::Borrowed(_) => charge.take_key(),
         };
-        let (cost, from, quota) = (check.cost, local_provenance(now), charge.quota.take());
-        let mut decision = self.named.decision(quota, cost, answer, from, key);
-        self.named.line_up(&mut decision, known, store);
+        let (from, quota) = (local_provenance(now), charge.quota.take());
+        let asked = (cost, &charge.keep_free);
+        let mut decision = self.named.decision(quota, asked, answer, from, key);
+        self.named.line_up(&mut decision, &charge.keep_free, known, store);
         Ok(decision)
     }
 
@@ -152,7 +154,8 @@ impl<A: Algorithm> Store<A> {
             ((Ruling { not_taken, ..answer }, now), is_changed.then(expires_at))
         })?;
         let quota = charge.own_quota().cloned();
-        Ok(self.named.decision(quota, 0, answer, local_provenance(now), Key::Constant("")))
+        let from = local_provenance(now);
+        Ok(self.named.decision(quota, (0, &charge.keep_free), answer, from, Key::Constant("")))
     }
 
     /// Refunds or takes the difference between a reservation's units and the final cost.

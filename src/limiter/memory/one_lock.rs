@@ -72,7 +72,8 @@ impl OneLock {
         if let Some(until) = block_ends.into_iter().max().flatten() {
             let answer = Each::blocked(&rule, now, until);
             let from = local_provenance(now);
-            return Ok(self.named.decision(quota.cloned(), 0, answer, from, Key::Constant("")));
+            let (quota, key) = (quota.cloned(), Key::Constant(""));
+            return Ok(self.named.decision(quota, (0, &whole.keep_free), answer, from, key));
         }
         let has_room = locked.has_room();
         // States are taken out, since a log is long. Without room for all, they are copied, since
@@ -88,10 +89,10 @@ impl OneLock {
         }
         locked.store(&rule, states.unwrap_or_default(), changed, has_room)?;
         drop(locked);
-        let (cost, from) = (check.cost, local_provenance(now));
+        let (asked, from) = ((check.cost, &whole.keep_free), local_provenance(now));
         let key = Key::Owned(key());
-        let mut decision = self.named.decision(quota.cloned(), cost, answer, from, key);
-        self.named.line_up(&mut decision, known, store);
+        let mut decision = self.named.decision(quota.cloned(), asked, answer, from, key);
+        self.named.line_up(&mut decision, &whole.keep_free, known, store);
         Ok(decision)
     }
 

@@ -185,6 +185,7 @@ impl Assembly<'_> {
             "complete" => self.kind == Kind::Complete,
             "text" => member.is_some_and(is_text),
             "any_text" => self.members.iter().any(is_text),
+            "stock" => member.is_some_and(|member| member.section("stock").is_some()),
             "holds" => member.is_some_and(QuotaPart::holds),
             "any_holds" => self.members.iter().any(QuotaPart::holds),
             "own_costs" => self.members.iter().all(|one| one.list("arguments").contains(&"cost")),

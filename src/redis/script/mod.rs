@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use self::assembly::{Kind, assemble};
 use crate::algorithm::{InLua, Mark, ScriptPart};
+use crate::core::charge::KeepFree;
 use crate::core::quota::Quotas;
 use redis_once::Script;
 
@@ -53,7 +54,9 @@ impl Scripts {
 
     /// Returns the script for a call: almost all calls have only checks.
     pub(super) fn choose<'a>(&self, mut requests: impl Iterator<Item = &'a Request>) -> &Script {
-        let is_check = |request: &Request| matches!(request.op, Op::Check { .. });
+        let is_check = |request: &Request| {
+            matches!(request.op, Op::Check { .. }) && request.keep_free.is_none()
+        };
         if requests.all(is_check) { &self.checks } else { &self.complete }
     }
 }
@@ -66,6 +69,8 @@ pub(crate) struct Request {
     /// The charge's own quota, and its rule in the form of the script.
     pub(crate) quota: Option<Quotas>,
     pub(crate) rule: Option<Vec<i64>>,
+    /// The units that stay free after a check.
+    pub(crate) keep_free: KeepFree,
     pub(crate) op: Op,
 }
 
@@ -95,7 +100,7 @@ pub(crate) enum Op {
 impl Request {
     /// Returns true if both differ only in their keys. The call then has the operation once.
     fn differs_in_key_only(&self, other: &Request) -> bool {
-        self.op == other.op && self.rule == other.rule
+        self.op == other.op && self.rule == other.rule && self.keep_free == other.keep_free
     }
 }
 
@@ -131,7 +136,7 @@ pub(super) fn append_call(
         command.arg(alike.len()).arg(segments().count());
         for segment in segments() {
             command.arg(segment.len());
-            append_operation(command, segment[0]);
+            append_operation(command, key_prefixes.len(), segment[0]);
         }
     }
 }
@@ -142,9 +147,16 @@ fn are_alike(one: &[&Request], other: &[&Request]) -> bool {
         && one.iter().zip(other).all(|(one, other)| one.differs_in_key_only(other))
 }
 
-fn append_operation(command: &mut Cmd, request: &Request) {
+fn append_operation(command: &mut Cmd, quotas: usize, request: &Request) {
     if let Some(rule) = &request.rule {
         command.arg("quota").arg(rule);
+    }
+    if !request.keep_free.is_none() && matches!(request.op, Op::Check { .. } | Op::Estimate { .. })
+    {
+        command.arg("keep");
+        for index in 0..quotas {
+            command.arg(request.keep_free.of(index));
+        }
     }
     let births = match &request.op {
         Op::Refund { mark, .. } | Op::Renew { mark, .. } => mark.births(),

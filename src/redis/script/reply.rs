@@ -92,7 +92,7 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
             }
             Op::Renew { cost, ref mark } => {
                 let rule = self.rule(request.quota.as_ref())?;
-                let state = A::state(&rule, now, cost, &mut &*state);
+                let state = A::state(&rule, now, Check::new(cost, 0), &mut &*state);
                 let mut state = state.ok_or_else(malformed_reply)?;
                 let (next, may_be_held) = A::renew(&rule, &mut state, now, cost, mark);
                 // The twin does not see if the key was reset.
@@ -103,13 +103,13 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
                 return Ok(ReplyEntry::Renewed { mark, is_held });
             }
             Op::Check { cost, max_wait } | Op::Estimate { cost, max_wait } => {
-                Check { cost, max_wait }
+                Check::new(cost, max_wait).keeping(request.keep_free.as_slice())
             }
             // Answered like a peek after the operation.
             Op::Penalize { .. } | Op::Reset | Op::Block { .. } | Op::Unblock => Check::PEEK,
         };
         let rule = self.rule(request.quota.as_ref())?;
-        let state = A::state(&rule, now, check.cost, &mut &*state);
+        let state = A::state(&rule, now, check, &mut &*state);
         let mut state = state.ok_or_else(malformed_reply)?;
         if let Op::Penalize { cost, .. } = request.op {
             let not_taken = Some(wait).filter(|wait| (0..=cost).contains(wait));

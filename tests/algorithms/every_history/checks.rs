@@ -17,6 +17,9 @@ pub struct Place<'a, A: Algorithm> {
 }
 
 /// Fails with what it says unless the condition holds.
+/// The units that a charge leaves free.
+const KEPT: [&[i64]; 3] = [&[], &[1], &[2]];
+
 macro_rules! ensure {
     ($holds:expr, $($why:tt)+) => {
         if !$holds {
@@ -44,7 +47,9 @@ impl<A: Algorithm> Place<'_, A> {
         for cost in 0..=self.kind.max_cost {
             // Every longer wait does the same, as is checked below.
             for max_wait in [0, HORIZON] {
-                self.check_one(Check { cost, max_wait })?;
+                for keep_free in KEPT {
+                    self.check_one(Check::new(cost, max_wait).keeping(keep_free))?;
+                }
             }
         }
         for max_wait in MAX_WAITS {
@@ -61,7 +66,7 @@ impl<A: Algorithm> Place<'_, A> {
     }
 
     /// Checks one charge.
-    fn check_one(&self, check: Check) -> Result<(), String> {
+    fn check_one(&self, check: Check<'_>) -> Result<(), String> {
         let (rule, now) = (self.rule(), self.now);
         let clamped = self.state.as_ref().and_then(|state| A::clamp(rule, state, now));
         let seen = clamped.as_ref().or(self.state.as_ref());
@@ -74,12 +79,16 @@ impl<A: Algorithm> Place<'_, A> {
             estimate.verdict,
             answer.verdict
         );
-        let earliest = A::earliest_fit(rule, seen, now, check.cost);
+        let earliest = A::fit_keeping(rule, seen, now, check.cost, check.keep_free);
+        let kept = check.keep_free.first().copied().unwrap_or(0);
+        let needs = check.cost + kept;
         let remaining = A::report(rule, seen, now).remaining;
         let passes = answer.verdict == Verdict::Allow;
-        ensure!(passes || check.cost == 0 || check.cost > remaining, "{check:?} of {remaining}");
-        let may_exceed = self.kind.promise.pays_later;
-        ensure!(!passes || check.cost <= remaining || may_exceed, "{check:?} of {remaining}");
+        ensure!(passes || check.cost == 0 || needs > remaining, "{check:?} of {remaining}");
+        let may_exceed = self.kind.promise.pays_later && kept == 0;
+        // A peek may find permits that are stored, but take time.
+        let may_exceed = may_exceed || check.cost == 0 && kept > 0;
+        ensure!(!passes || needs <= remaining || may_exceed, "{check:?} of {remaining}");
         let is_changed = after != *self.state;
         match answer.verdict {
             Verdict::Allow | Verdict::Wait(_) => {
@@ -122,7 +131,7 @@ impl<A: Algorithm> Place<'_, A> {
     fn smaller_costs_wait_no_longer(&self, max_wait: i64) -> Result<(), String> {
         let mut least = 0;
         for cost in 0..=self.kind.max_cost {
-            let check = Check { cost, max_wait };
+            let check = Check::new(cost, max_wait);
             let answer = A::estimate(self.rule(), self.state.as_ref(), self.now, check);
             let wait = wait_of(answer.verdict);
             ensure!(least <= wait, "cost {cost} waits {wait}, and a smaller one {least}");
@@ -133,7 +142,12 @@ impl<A: Algorithm> Place<'_, A> {
 
     /// The charge is admitted at once `wait` later, and not a µs before. A charge that waits for
     /// its own permits, more of them than are stored, waits then too.
-    fn fits_after(&self, state: Option<A::State>, check: Check, wait: i64) -> Result<(), String> {
+    fn fits_after(
+        &self,
+        state: Option<A::State>,
+        check: Check<'_>,
+        wait: i64,
+    ) -> Result<(), String> {
         if self.has_held {
             // A hold that ends meanwhile counts as spent.
             return Ok(());
@@ -156,7 +170,7 @@ impl<A: Algorithm> Place<'_, A> {
         let mut shorter: Option<(Verdict, Option<A::State>)> = None;
         for max_wait in MAX_WAITS {
             let mut after = self.state.clone();
-            let check = Check { cost, max_wait };
+            let check = Check::new(cost, max_wait);
             let verdict = A::step(self.rule(), &mut after, self.now, check).verdict;
             if let Some((shorter, state)) = &shorter {
                 ensure!(
@@ -217,7 +231,7 @@ impl<A: Algorithm> Place<'_, A> {
         for at in from..=from + 2 * self.kind.period + 1 {
             for cost in 0..=self.kind.max_cost {
                 let ask = |state: &Option<A::State>| {
-                    let check = Check { cost, max_wait: HORIZON };
+                    let check = Check::new(cost, HORIZON);
                     let answer = A::estimate(self.rule(), state.as_ref(), at, check);
                     (answer.verdict, answer.report)
                 };

@@ -190,7 +190,7 @@ impl<A: Algorithm> Node<A> {
         let mut next = self.clone();
         match event {
             Event::Charge { cost, max_wait } => {
-                let check = Check { cost, max_wait };
+                let check = Check::new(cost, max_wait);
                 let answer = A::step(&kind.rule, &mut next.state, self.now, check);
                 let wait = match answer.verdict {
                     Verdict::Allow => 0,

@@ -330,13 +330,15 @@ async fn compare<A: InLua>(
                 let cost = dice.pick(&[0, 1, 2, capacity, capacity + 1]);
                 let max_wait = dice.pick(&[0, unit, 60_000_000]);
                 let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
+                let keeps = kept(&mut dice, &quota);
                 let charge = charge.max_wait(Duration::from_micros(max_wait));
+                let charge = charge.keep_free(as_units(&keeps).as_slice());
                 let from_lua = lua.estimate(charge).await;
                 let Some(mut from_lua) = play.answer(from_lua, || format!("{place}: estimate"))
                 else {
                     continue 'histories;
                 };
-                let check = Check { cost: cost as i64, max_wait: max_wait as i64 };
+                let check = Check::new(cost as i64, max_wait as i64).keeping(&keeps);
                 let answer = A::estimate(&rule, state.as_ref(), instant, check);
                 let from_rust =
                     (answer.verdict, answer.report.remaining, answer.report.reset_after);
@@ -364,12 +366,14 @@ async fn compare<A: InLua>(
             if quota != algorithm.quota() || dice.below(2) == 0 {
                 charge = charge.quota(quota.clone());
             }
+            let keeps = kept(&mut dice, &quota);
+            charge = charge.keep_free(as_units(&keeps).as_slice());
             let from_lua = lua.check(&charge).await;
             let Some(mut from_lua) = play.answer(from_lua, || format!("{place}: check")) else {
                 continue 'histories;
             };
 
-            let check = Check { cost: cost as i64, max_wait: max_wait.min(1 << 53) as i64 };
+            let check = Check::new(cost as i64, max_wait.min(1 << 53) as i64).keeping(&keeps);
             let answer = A::step(&rule, &mut state, instant, check);
             let from_rust = (answer.verdict, answer.report.remaining, answer.report.reset_after);
             assert_eq!(verdict(&from_lua), from_rust, "{place}: {charge:?}");
@@ -382,6 +386,23 @@ async fn compare<A: InLua>(
             }
         }
     }
+}
+
+/// Units that a charge leaves free: mostly none, else one number for all quotas or one for each.
+fn kept(dice: &mut Dice, quotas: &Quotas) -> Vec<i64> {
+    let of = |dice: &mut Dice, quota: &Quota| {
+        let most = quota.burst_size() as i64;
+        dice.pick(&[0, 1, 1, 2, most / 2, most - 1, most])
+    };
+    match dice.below(6) {
+        0 => vec![of(dice, &quotas.as_slice()[0])],
+        1 => quotas.as_slice().iter().map(|quota| of(dice, quota)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn as_units(keeps: &[i64]) -> Vec<u64> {
+    keeps.iter().map(|units| *units as u64).collect()
 }
 
 const fn micros(limit: u64, period: u64) -> Quota {

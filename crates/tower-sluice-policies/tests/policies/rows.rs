@@ -352,3 +352,32 @@ async fn a_client_has_its_address_as_its_key() {
     let keyed = policies.charge(Head::from(&request("GET", "/", &[])));
     assert!(matches!(keyed, Keyed::Missing(_)));
 }
+
+/// A batch job leaves a part of the limit that it shares with people.
+#[tokio::test(start_paused = true)]
+async fn a_row_leaves_units_free() {
+    for kept in ["20", "'20%'"] {
+        let policies = policies(&format!(
+            "policy = [{{ name = 'jobs', limit = 100, period = '1h', cost = 40, keep_free = {kept} }}]"
+        ));
+        let call = request("GET", "/", &[]);
+        assert_eq!(decide(&policies, &call).await.remaining(), Some(60));
+        assert!(decide(&policies, &call).await.is_admitted());
+        let refused = decide(&policies, &call).await;
+        assert!(!refused.is_admitted());
+        assert_eq!((refused.remaining(), refused.kept_free()), (Some(20), 20));
+        assert_eq!(policies.policies()[0].policy().keep_free(), 20);
+    }
+    for (field, wrong) in [
+        ("keep_free = 100", "ever admitted"),
+        ("keep_free = '100%'", "ever admitted"),
+        ("cost = 81, keep_free = '20%'", "leaves keep_free"),
+        ("keep_free = 9223372036854775807", "leaves keep_free"),
+        ("keep_free = '101%'", "20%"),
+        ("keep_free = 'some'", "20%"),
+    ] {
+        let table = format!("policy = [{{ name = 'jobs', limit = 100, period = '1h', {field} }}]");
+        let error = Policies::builder().build(&toml::from_str(&table).unwrap()).unwrap_err();
+        assert!(format!("{error:?} {error}").contains(wrong), "{field}: {error}");
+    }
+}

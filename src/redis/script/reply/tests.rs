@@ -5,9 +5,10 @@ use fastrand::Rng;
 use super::*;
 use crate::algorithm::{Report, TokenBucket};
 use crate::core::Quota;
+use crate::core::charge::KeepFree;
 
 fn request(op: Op) -> Request {
-    Request { key: String::from("k"), quota: None, rule: None, op }
+    Request { key: String::from("k"), quota: None, rule: None, keep_free: KeepFree::default(), op }
 }
 
 fn check() -> Request {

@@ -9,6 +9,7 @@ use super::super::batch::QueuedRequest;
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::core::Quota;
+use crate::core::charge::KeepFree;
 use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::redis::Pool;
 
@@ -19,7 +20,8 @@ fn refund(connection: &Arc<SilentFake>) -> impl Future<Output = CallEnd> + use<>
     let named = ConfiguredAlgorithm::new("api".into(), quota).expect("an algorithm");
     let config = Arc::new(Config::new(pool, vec!["api".into()], &named));
     let op = Op::Refund { units: 1, cost: 1, mark: Default::default() };
-    let request = Request { key: "{k}".into(), quota: None, rule: None, op };
+    let request =
+        Request { key: "{k}".into(), quota: None, rule: None, keep_free: KeepFree::default(), op };
     let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
     let queued = QueuedRequest::without_receiver(&config.pool, request, deadline);
     let batches = [Batch::new(7, vec![queued])].into();

@@ -8,6 +8,7 @@ use super::super::batch::{CompletedRequest, ReplyTo};
 use super::*;
 use crate::algorithm::{Report, Ruling, Verdict};
 use crate::core::ErrorKind;
+use crate::core::charge::KeepFree;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -16,7 +17,13 @@ type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 fn queued(hash_slot: u16, op: Op) -> (Box<QueuedRequest>, Receiver) {
     let (reply_to, receiver) = oneshot::channel();
     // Each operation has a key of its own.
-    let request = Request { key: format!("{op:?}"), quota: None, rule: None, op };
+    let request = Request {
+        key: format!("{op:?}"),
+        quota: None,
+        rule: None,
+        keep_free: KeepFree::default(),
+        op,
+    };
     let deadline = Instant::now() + TIMEOUT;
     let reply_to = ReplyTo::Caller(reply_to);
     let (queue_permit, progress) = (None, None);

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use super::super::super::decision_times::LATE_REPLY_TIMEOUT;
 use super::super::super::script::{Op, Request};
 use crate::algorithm::FixedWindow;
+use crate::core::charge::KeepFree;
 use crate::core::{Charge, Quota};
 use crate::limiter::Limiter;
 use crate::limiter::configured::ConfiguredAlgorithm;
@@ -183,7 +184,13 @@ async fn send_three() -> (Worker, Sent) {
     let charge = || Op::Check { cost: 1, max_wait: 0 };
     let refund = Op::Refund { units: 1, cost: 1, mark: Default::default() };
     for (key, op) in [("a", charge()), ("b", refund), ("c", charge())] {
-        let request = Request { key: key.into(), quota: None, rule: None, op };
+        let request = Request {
+            key: key.into(),
+            quota: None,
+            rule: None,
+            keep_free: KeepFree::default(),
+            op,
+        };
         let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
         worker.queue.push(QueuedRequest::without_receiver(&pool, request, deadline));
         worker.may_send_next = true;
