@@ -45,6 +45,23 @@ fn blocked_until(charge: &Charge, works: &Works) -> Option<i64> {
     until.filter(|until| *until > charge.now)
 }
 
+/// An admission leaves as many units free at its slot as it says: those that the reports of the
+/// states before it show, less its cost.
+fn leaves_free(charge: &Charge, before: Option<State>, at: i64) -> Result<(), String> {
+    let Op::Check { cost, keep_free, .. } = &charge.op else { return Ok(()) };
+    let clamped = before.as_ref().and_then(|state| List::clamp(&charge.rule, state, charge.now));
+    let seen = clamped.as_ref().or(before.as_ref());
+    let left = List::estimate(&charge.rule, seen, at, Check::new(0, 0));
+    let each = left.members.iter().map(|one| one.report.remaining);
+    let each: Vec<_> =
+        each.chain(left.members.is_empty().then_some(left.report.remaining)).collect();
+    let is_short = |(left, kept): (&i64, &i64)| *kept > 0 && left - cost < *kept;
+    match each.iter().zip(keep_free).any(is_short) {
+        true => Err(format!("free: {charge:?}: {each:?} were left at {at}")),
+        false => Ok(()),
+    }
+}
+
 /// Blocks a charge's keys.
 fn block(charge: &Charge, works: &mut Works) {
     let Op::Block { time } = charge.op else { return };
@@ -89,6 +106,8 @@ pub struct Booking {
     pub was_settled_in_part: bool,
     /// The units that a refund of a charge gave back of it, which a failover had lost.
     pub given_for_lost: i64,
+    /// The units that it left free of its first quota.
+    pub keep_free: i64,
     mark: Mark,
 }
 
@@ -122,6 +141,8 @@ pub struct Refusal {
     pub limiter: &'static str,
     pub label: String,
     pub cost: i64,
+    /// The units that were to stay free of its first quota.
+    pub keep_free: i64,
     /// The wait in µs. `None`: it never fits.
     pub wait: Option<i64>,
 }
@@ -406,14 +427,16 @@ impl Account {
         let wrong =
             |expected: i64| Err(format!("truth: {charge:?}: the reference says {expected}"));
         match op {
-            Op::Check { cost, max_wait } | Op::Estimate { cost, max_wait } => {
-                let check = Check::new(*cost, *max_wait);
+            Op::Check { cost, max_wait, keep_free }
+            | Op::Estimate { cost, max_wait, keep_free } => {
+                let check = Check::new(*cost, *max_wait).keeping(keep_free);
                 let is_estimate = matches!(op, Op::Estimate { .. });
                 let mut state = state_of(charge, works);
                 let is_cut = |state| List::clamp(rule, state, now).is_some();
                 if !is_estimate && state.as_ref().is_some_and(is_cut) {
                     self.free(charge);
                 }
+                let before = if keep_free.is_empty() { None } else { state.clone() };
                 let said = match is_estimate {
                     true => List::estimate(rule, state.as_ref(), now, check),
                     false => List::step(rule, &mut state, now, check),
@@ -431,6 +454,7 @@ impl Account {
                 keep(charge, state, answer < 0, works);
                 if let (Some(mark), true) = (said.mark, answer < 0) {
                     let (at, index) = (now - 1 - answer, self.bookings.len());
+                    leaves_free(charge, before, at)?;
                     let (cost, names) = (*cost, Rc::clone(&charge.keys));
                     let births = births(charge, works);
                     for key in &*names {
@@ -453,11 +477,12 @@ impl Account {
                         settlements,
                         was_settled_in_part: false,
                         given_for_lost: 0,
+                        keep_free: keep_free.first().copied().unwrap_or(0),
                         mark,
                     });
                 } else if let Verdict::Deny(_) | Verdict::Never = said.verdict {
                     let wait = (said.verdict != Verdict::Never).then_some(answer);
-                    self.refuse(charge, *cost, wait);
+                    self.refuse(charge, *cost, keep_free, wait);
                 }
             }
             Op::Settle { used, cost, mark, born } => {
@@ -525,8 +550,8 @@ impl Account {
         match &charge.op {
             // Under a block it took nothing, whatever failed besides.
             Op::Check { .. } if blocked_until(charge, works).is_some() => return,
-            Op::Check { cost, max_wait } => {
-                let check = Check::new(*cost, *max_wait);
+            Op::Check { cost, max_wait, keep_free } => {
+                let check = Check::new(*cost, *max_wait).keeping(keep_free);
                 List::step(rule, &mut state, now, check);
             }
             Op::Penalize { cost, born } => {
@@ -600,17 +625,25 @@ impl Account {
                 block(charge, works);
                 self.count("block", charge);
             }
-            Op::Check { cost, .. } => {
+            Op::Check { cost, ref keep_free, .. } => {
                 let wait = blocked_until(charge, works).map(|until| until - now);
-                self.refuse(charge, cost, wait);
+                self.refuse(charge, cost, keep_free, wait);
             }
             _ => {}
         }
     }
 
-    fn refuse(&mut self, charge: &Charge, cost: i64, wait: Option<i64>) {
+    fn refuse(&mut self, charge: &Charge, cost: i64, keep_free: &[i64], wait: Option<i64>) {
+        let keep_free = keep_free.first().copied().unwrap_or(0);
         for (limiter, label) in self.named(charge) {
-            self.refusals.insert(Refusal { now: charge.now, limiter, label, cost, wait });
+            self.refusals.insert(Refusal {
+                now: charge.now,
+                limiter,
+                label,
+                cost,
+                keep_free,
+                wait,
+            });
         }
     }
 

@@ -328,7 +328,8 @@ impl Seen<'_> {
                 _ if self.asks_in_turn() => false,
                 Origin::Store => !own.any(|one| {
                     let wait = one.wait.map(|wait| Duration::from_micros(wait.cast_unsigned()));
-                    one.cost == cost && wait == retry_after
+                    let is_asked = one.cost == cost && one.keep_free == kept_free(ask);
+                    is_asked && wait == retry_after
                 }),
                 _ => false,
             }
@@ -526,6 +527,11 @@ impl Seen<'_> {
     fn shown(&self, record: &Record) -> String {
         format!("{record:?} of {:?}", self.ask(record))
     }
+}
+
+/// The units that a caller leaves free.
+fn kept_free(ask: &Ask) -> i64 {
+    ask.keep_free.cast_signed()
 }
 
 fn has_budget(limit: &Limit) -> bool {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    Algorithm, AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 
 use super::account::Limit;
@@ -90,6 +90,8 @@ pub struct Ask {
     pub max_wait: Duration,
     /// The place of its quota among those that charges may bring; none being the limiter's own.
     pub own_quota: Option<usize>,
+    /// The units that it leaves free.
+    pub keep_free: u64,
     pub way: Way,
     /// The caller hangs up so long after it has asked.
     pub patience: Option<Duration>,
@@ -182,7 +184,20 @@ impl Plan {
         let mut plan = plan.with_settings(&mut Rng::with_seed(seed.rotate_left(16)));
         let mut dice = Rng::with_seed(seed.rotate_left(48));
         plan.is_resp2 = plan.topology == Topology::One && dice.u32(0..8) == 0;
-        plan
+        plan.keeping_units_free(&mut Rng::with_seed(seed.rotate_left(8)))
+    }
+
+    /// The same world, in which some leave units to others.
+    fn keeping_units_free(mut self, dice: &mut Rng) -> Self {
+        if dice.u32(0..6) > 0 || self.asking == Asking::Policies {
+            return self;
+        }
+        let most = (self.limits[0].algorithms[0].quota().as_slice()[0].burst_size() / 2).max(1);
+        for ask in &mut self.asks {
+            let is_asked = dice.bool() && !matches!(ask.way, Way::Penalize | Way::Peek);
+            ask.keep_free = if is_asked { dice.u64(1..=most) } else { 0 };
+        }
+        self
     }
 
     /// The same world, with settings of its algorithms that come into play within it: a default
@@ -214,7 +229,7 @@ impl Plan {
                 other => other,
             };
             // A store of less than one permit is an error.
-            let quota = tower_sluice::algorithm::Algorithm::quota(&other).as_slice()[0];
+            let quota = other.quota().as_slice()[0];
             if other.rule_of(quota) {
                 *algorithm = other;
             }
@@ -341,6 +356,7 @@ impl Plan {
             add(&|plan| plan.asks[index].max_wait = Duration::ZERO);
             add(&|plan| plan.asks[index].way = Way::Acquire);
             add(&|plan| plan.asks[index].own_quota = None);
+            add(&|plan| plan.asks[index].keep_free = 0);
         }
         plans
     }
@@ -404,7 +420,7 @@ fn algorithm(quota: Quota, dice: &mut Rng) -> AnyAlgorithm {
             }
             _ => bucket(quota),
         };
-        if algorithm.rule_of(tower_sluice::algorithm::Algorithm::quota(&algorithm).as_slice()[0]) {
+        if algorithm.rule_of(algorithm.quota().as_slice()[0]) {
             return algorithm;
         }
     }
@@ -558,6 +574,7 @@ fn asks(
                 cost,
                 max_wait,
                 own_quota: brings.then_some(0),
+                keep_free: 0,
                 way,
                 patience,
                 fails_open: dice.u32(0..4) == 0,

@@ -405,6 +405,7 @@ impl World {
             return charge;
         }
         let charge = Charge::new(ask.key).cost(ask.cost).max_wait(ask.max_wait);
+        let charge = charge.keep_free(ask.keep_free);
         match ask.own_quota {
             Some(which) => {
                 let quotas = &self.plan.limits[0].own_quotas[which];

@@ -31,6 +31,8 @@ pub enum Op {
     Check {
         cost: i64,
         max_wait: i64,
+        /// The units of each quota that stay free; empty if none do.
+        keep_free: Vec<i64>,
     },
     /// Of keys with these births.
     Settle {
@@ -47,6 +49,7 @@ pub enum Op {
     Estimate {
         cost: i64,
         max_wait: i64,
+        keep_free: Vec<i64>,
     },
     Reset,
     Block {
@@ -187,6 +190,11 @@ impl Account {
                     }
                     let (rule, quotas, terms) = stated;
                     let marks = |at: usize| words[at..at + 4 * width].to_vec();
+                    let mut keep_free = Vec::new();
+                    if words[at] == "keep" {
+                        keep_free.extend((1..=width).map(|place| number(at + place)));
+                        at += 1 + width;
+                    }
                     let mut born = None;
                     if words[at] == "born" {
                         born = Some((1..=width).map(|place| number(at + place)).collect());
@@ -206,14 +214,14 @@ impl Account {
                         "penalize" => (Op::Penalize { cost: number(at + 1), born }, 2),
                         "estimate" => {
                             let (cost, max_wait) = (number(at + 1), number(at + 2));
-                            (Op::Estimate { cost, max_wait }, 3)
+                            (Op::Estimate { cost, max_wait, keep_free }, 3)
                         }
                         "reset" => (Op::Reset, 1),
                         "block" => (Op::Block { time: number(at + 1) }, 2),
                         "unblock" => (Op::Unblock, 1),
                         _ => {
                             let (cost, max_wait) = terms.unwrap_or((number(at), number(at + 1)));
-                            (Op::Check { cost, max_wait }, 2)
+                            (Op::Check { cost, max_wait, keep_free }, 2)
                         }
                     };
                     at += length;

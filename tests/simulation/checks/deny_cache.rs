@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tower_sluice::limiter::Origin;
 
-use super::{Seen, since_begin};
+use super::{Seen, kept_free, since_begin};
+use crate::account::Refusal;
 use crate::plan::{SECOND, Way};
 use crate::world::{Fate, Record};
 
@@ -49,16 +50,15 @@ impl Seen<'_> {
     /// True if the store refused as much then, and the wait that it told is not over.
     fn is_true_still(&self, record: &Record, at: i64, retry_after: Option<Duration>) -> bool {
         let (ask, Some(left)) = (self.ask(record), retry_after) else { return false };
-        let is_its = |cost: i64, wait: i64| {
+        let is_its = |refusal: &Refusal, wait: i64| {
             let fits_at = since_begin(at + wait);
             let is_over = record.asked + left > fits_at || left <= ask.max_wait;
-            cost <= ask.cost.cast_signed() && !is_over
+            let is_less = refusal.keep_free <= kept_free(ask);
+            refusal.cost <= ask.cost.cast_signed() && is_less && !is_over
         };
         // Of limiters that are asked in turn, the longest wait is told.
         self.asks_in_turn()
-            || self
-                .refusals_of(record)
-                .any(|one| one.wait.is_some_and(|wait| is_its(one.cost, wait)))
+            || self.refusals_of(record).any(|one| one.wait.is_some_and(|wait| is_its(one, wait)))
     }
 
     /// Returns why a refusal of the instant `refused` should have been forgotten.

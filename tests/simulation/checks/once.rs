@@ -6,7 +6,7 @@ use std::time::Duration;
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
 use tower_sluice::limiter::Origin;
 
-use super::{SETTLING, Seen, has_budget, since_begin};
+use super::{SETTLING, Seen, has_budget, kept_free, since_begin};
 use crate::account::Booking;
 use crate::clients::EVERYBODY;
 use crate::network::{Disturbance, Fault};
@@ -44,6 +44,7 @@ impl Seen<'_> {
                 let is_kept = one.taken == one.cost || has_settled || !is_known();
                 let is_at = one.at == at || tells_no_slot && one.at < at;
                 let is_asked = one.cost == cost && one.label("api") == ask.key;
+                let is_asked = is_asked && one.keep_free == kept_free(ask);
                 is_at && is_asked && self.is_by_quota(ask, one) && is_kept
             };
             // Of charges that are alike, those who keep theirs have one that was not settled.

@@ -25,7 +25,7 @@ impl Seen<'_> {
         let admitted = self.records.iter().filter_map(|record| {
             let Fate::Admitted { at, .. } = record.fate else { return None };
             let ask = self.ask(record);
-            let alike = (ask.process, ask.key, ask.cost, ask.own_quota);
+            let alike = (ask.process, ask.key, (ask.cost, ask.keep_free), ask.own_quota);
             // One that takes a slot at hand knows the store's clock but for the way of a reply.
             let decided = since_begin(record.decided_at?).max(record.asked);
             Some((alike, decided, at, record))
