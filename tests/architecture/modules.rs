@@ -243,8 +243,8 @@ fn allowed_imports_and_mere_texts_pass() {
     }
 }
 
-/// The name of files with tests.
-const SHARED_NAMES: &[&str] = &["tests"];
+/// The names of files with tests.
+const SHARED_NAMES: &[&str] = &["tests", "interleavings"];
 
 #[test]
 fn a_name_of_a_file_says_which() {
