@@ -84,8 +84,8 @@ while last < #KEYS do
       else
         $state = $before
       end
+      --@ paste flaw
     end
-    --@ paste flaw
 
     -- WRITE the key.
     --@ include write

@@ -34,6 +34,7 @@ The [guide](https://docs.rs/tower-sluice-guide) has a page for each subject."
 #![cfg_attr(
     not(all(
         feature = "axum",
+        feature = "calendar",
         feature = "metrics",
         feature = "retry",
         feature = "rustls",

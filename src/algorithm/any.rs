@@ -193,8 +193,8 @@ impl Algorithm for AnyAlgorithm {
         dispatch!(AnyAlgorithm, self, |A, algorithm| <A as Algorithm>::refills(algorithm, index))
     }
 
-    fn reported(&self, index: usize, quota: Quota) -> Quota {
-        dispatch!(AnyAlgorithm, self, |A, algorithm| A::reported(algorithm, index, quota))
+    fn reported(&self, index: usize, quota: Quota, now: i64) -> Quota {
+        dispatch!(AnyAlgorithm, self, |A, algorithm| A::reported(algorithm, index, quota, now))
     }
 
     fn quota(&self) -> Quotas {
@@ -295,8 +295,12 @@ impl InLua for AnyAlgorithm {
         dispatch!(AnyAlgorithm, self, |A, algorithm| A::parts(algorithm))
     }
 
-    fn arguments(rule: &AnyRule) -> Vec<i64> {
-        dispatch!(AnyRule, rule, |A, rule| A::arguments(rule))
+    fn arguments(rule: &AnyRule, present: i64) -> Vec<i64> {
+        dispatch!(AnyRule, rule, |A, rule| A::arguments(rule, present))
+    }
+
+    fn is_dated(rule: &AnyRule) -> bool {
+        dispatch!(AnyRule, rule, |A, rule| A::is_dated(rule))
     }
 
     fn state(

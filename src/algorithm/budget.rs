@@ -401,7 +401,7 @@ impl InLua for Budget {
     const TAG: &'static str = "bg1";
     const SCRIPT: &'static str = include_str!("../../scripts/budget.lua");
 
-    fn arguments(rule: &Rule) -> Vec<i64> {
+    fn arguments(rule: &Rule, _: i64) -> Vec<i64> {
         let Rule { horizon, unit, burst, max_debt, max_hold } = *rule;
         vec![horizon, unit.numerator, unit.denominator, burst, max_debt, max_hold]
     }

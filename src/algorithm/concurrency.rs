@@ -231,7 +231,7 @@ impl Algorithm for Concurrency {
 
     of_one_quota!();
 
-    fn reported(&self, _: usize, quota: Quota) -> Quota {
+    fn reported(&self, _: usize, quota: Quota, _: i64) -> Quota {
         Quota::at_once(quota.limit())
     }
 
@@ -309,7 +309,7 @@ impl InLua for Concurrency {
     const TAG: &'static str = "cc1";
     const SCRIPT: &'static str = include_str!("../../scripts/concurrency.lua");
 
-    fn arguments(rule: &Rule) -> Vec<i64> {
+    fn arguments(rule: &Rule, _: i64) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.width]
     }
 

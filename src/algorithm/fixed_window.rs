@@ -1,12 +1,16 @@
-//! Fixed window: a number of units in each period of the clock.
+//! Fixed window: a number of units in each period of the clock, or in each window of a calendar.
 //!
 //! A count starts again with each period. Windows are aligned to the Unix epoch, so a daily quota
 //! starts at midnight UTC for every key. Anchored windows start with the first charge of a key.
 //!
-//! The twin of `scripts/fixed_window.lua`.
+//! The twin of `scripts/fixed_window.lua`, and of `scripts/calendar.lua`.
 
 use std::time::Duration;
 
+#[cfg(feature = "calendar")]
+use super::Calendar;
+#[cfg(any(feature = "calendar", test))]
+use super::ScriptPart;
 use super::{
     Algorithm, Check, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, exact,
     in_lua::{integers, state_of},
@@ -25,7 +29,9 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 ///
 /// **Windows** are counted from 1970-01-01 00:00 UTC, a Thursday, unless they are
 /// [`anchored`](FixedWindow::anchored). So windows of 7 days begin on Thursdays, and windows of 30
-/// days, or of `1month` in a row, which is 30.44 days, begin on no fixed day of a month.
+/// days, or of `1month` in a row, which is 30.44 days, begin on no fixed day of a month. For weeks
+/// that begin on Mondays, for months and for local midnights take [`FixedWindow::calendar`], with the
+/// feature `calendar`.
 ///
 /// **Choose it** for quotas that are sold by the period, such as 1,000 a day. Choose it also for
 /// charges that are often refunded: a window refunds exactly.
@@ -54,7 +60,18 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 pub struct FixedWindow {
     quota: Quota,
     horizon: Duration,
-    anchored: bool,
+    begins: Begins,
+}
+
+/// When windows begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    /// With the periods of the clock.
+    Epoch,
+    /// With the first charge of a key.
+    Anchored,
+    #[cfg(feature = "calendar")]
+    Calendar(Calendar),
 }
 
 impl FixedWindow {
@@ -63,14 +80,45 @@ impl FixedWindow {
     /// A window has no burst: a quota whose burst differs from its limit is an error when the
     /// limiter is built.
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, horizon: DEFAULT_HORIZON, anchored: false }
+        Self { quota, horizon: DEFAULT_HORIZON, begins: Begins::Epoch }
+    }
+
+    /// A window that admits `limit` units in each window of a calendar, such as a month in Berlin.
+    ///
+    /// The clock of the server decides. A process sends the edges of the windows around its own
+    /// present. If the two clocks differ by more than a window, charges get an error of kind
+    /// [`Configuration`](crate::ErrorKind::Configuration) that names both. A wait ends in the
+    /// next window at the latest: the horizon is at most 12 hours for days, and shorter than a
+    /// window for all others.
+    ///
+    /// A charge brings its own quota by [`Calendar::quota`]. The quotas of decisions have the
+    /// length of the window at hand as their period: 31 days in December.
+    ///
+    /// # Panics
+    ///
+    /// If [`FixedWindow::try_calendar`] returns an error; in a `const`, at compile time.
+    #[cfg(feature = "calendar")]
+    #[track_caller]
+    pub const fn calendar(limit: u64, calendar: Calendar) -> Self {
+        Self { begins: Begins::Calendar(calendar), ..Self::new(calendar.quota(limit)) }
+    }
+
+    /// A window of a calendar, for a limit from a file or a user.
+    ///
+    /// # Errors
+    ///
+    /// If the limit is 0, or exceeds 2^50 units.
+    #[cfg(feature = "calendar")]
+    pub fn try_calendar(limit: u64, calendar: Calendar) -> Result<Self, QuotaError> {
+        let quota = calendar.try_quota(limit)?;
+        Ok(Self { begins: Begins::Calendar(calendar), ..Self::new(quota) })
     }
 
     /// Starts a key's window with its first charge. Default: with the periods of the clock.
     ///
     /// A refused charge or a peek does not start a window.
     pub const fn anchored(self) -> Self {
-        Self { anchored: true, ..self }
+        Self { begins: Begins::Anchored, ..self }
     }
 
     horizon_setter! {
@@ -78,23 +126,25 @@ impl FixedWindow {
     }
 }
 
-/// `limit` units in each `period`.
+/// `limit` units in each `period`. A calendar has a longest wait that is shorter than its windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     limit: i64,
     period: i64,
     horizon: i64,
-    anchored: bool,
+    begins: Begins,
 }
 
 impl Rule {
     /// The start of the window that holds `at`, or that starts there.
     #[inline]
     fn begin(&self, at: i64) -> i64 {
-        if self.anchored {
-            return at;
+        match self.begins {
+            Begins::Epoch => at - at % self.period,
+            Begins::Anchored => at,
+            #[cfg(feature = "calendar")]
+            Begins::Calendar(calendar) => calendar.window(at)[0],
         }
-        at - at % self.period
     }
 
     /// Returns the state if its window has not ended by `at`.
@@ -108,6 +158,10 @@ impl Rule {
 
     #[inline]
     fn end(&self, state: &State) -> i64 {
+        #[cfg(feature = "calendar")]
+        if let Begins::Calendar(calendar) = self.begins {
+            return calendar.window(state.begin)[1];
+        }
         self.begin(state.begin) + self.period
     }
 }
@@ -127,12 +181,31 @@ impl Algorithm for FixedWindow {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = without_burst(quota, "a window has no burst")?;
+        let horizon = match self.begins {
+            #[cfg(feature = "calendar")]
+            Begins::Calendar(calendar) if calendar.mean() != quota.period() => {
+                return Err(QuotaError(
+                    "a quota of another period than the windows of the calendar",
+                ));
+            }
+            #[cfg(feature = "calendar")]
+            Begins::Calendar(calendar) => self.horizon.min(calendar.shortest()),
+            _ => self.horizon,
+        };
         Ok(Rule {
             limit: exact(quota.limit()),
             period: micros(quota.period()),
-            horizon: micros(self.horizon),
-            anchored: self.anchored,
+            horizon: micros(horizon),
+            begins: self.begins,
         })
+    }
+
+    #[cfg(feature = "calendar")]
+    fn reported(&self, _: usize, quota: Quota, now: i64) -> Quota {
+        let Begins::Calendar(calendar) = self.begins else { return quota };
+        let [begin, end] = calendar.window(now);
+        let period = Duration::from_micros((end - begin).unsigned_abs());
+        Quota::try_new(quota.limit(), period).unwrap_or(quota)
     }
 
     #[inline]
@@ -142,9 +215,16 @@ impl Algorithm for FixedWindow {
 
     #[inline]
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
-        if rule.anchored {
-            let late = state.begin > now + rule.horizon + rule.period;
-            return late.then_some(State { begin: now, units: rule.limit });
+        let late = match rule.begins {
+            Begins::Epoch => false,
+            Begins::Anchored => state.begin > now + rule.horizon + rule.period,
+            #[cfg(feature = "calendar")]
+            Begins::Calendar(calendar) => {
+                state.begin > now && state.begin >= calendar.end_after(now, 2)
+            }
+        };
+        if rule.begins != Begins::Epoch {
+            return late.then(|| State { begin: rule.begin(now), units: rule.limit });
         }
         let reach = (rule.horizon + rule.period - 1) / rule.period + 1;
         let ahead = (rule.begin(state.begin) - rule.begin(now)) / rule.period;
@@ -209,13 +289,40 @@ impl Algorithm for FixedWindow {
     }
 }
 
+/// The script of windows by a calendar. Its states are those of other windows.
+#[cfg(any(feature = "calendar", test))]
+pub(crate) const CALENDAR: ScriptPart = ScriptPart {
+    name: "calendar",
+    tag: FixedWindow::TAG,
+    script: include_str!("../../scripts/calendar.lua"),
+    own_costs: false,
+};
+
 impl InLua for FixedWindow {
     const NAME: &'static str = "fixed_window";
     const TAG: &'static str = "fw1";
     const SCRIPT: &'static str = include_str!("../../scripts/fixed_window.lua");
 
-    fn arguments(rule: &Rule) -> Vec<i64> {
-        vec![rule.horizon, rule.limit, rule.period, i64::from(rule.anchored)]
+    #[cfg(feature = "calendar")]
+    fn parts(&self) -> Vec<ScriptPart> {
+        vec![match self.begins {
+            Begins::Calendar(_) => CALENDAR,
+            _ => ScriptPart::of::<Self>(),
+        }]
+    }
+
+    fn arguments(rule: &Rule, present: i64) -> Vec<i64> {
+        #[cfg(feature = "calendar")]
+        if let Begins::Calendar(calendar) = rule.begins {
+            return [rule.horizon, rule.limit].into_iter().chain(calendar.edges(present)).collect();
+        }
+        let _ = present;
+        vec![rule.horizon, rule.limit, rule.period, i64::from(rule.begins == Begins::Anchored)]
+    }
+
+    #[cfg(feature = "calendar")]
+    fn is_dated(rule: &Rule) -> bool {
+        matches!(rule.begins, Begins::Calendar(_))
     }
 
     fn state(_: &Rule, _: i64, _: Check<'_>, reply: &mut &[Element<'_>]) -> Option<Option<State>> {

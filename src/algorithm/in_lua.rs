@@ -26,17 +26,20 @@ pub trait InLua: Algorithm {
     /// The algorithms in it: itself, or the members of a tuple or a list.
     #[doc(hidden)]
     fn parts(&self) -> Vec<ScriptPart> {
-        vec![ScriptPart {
-            name: Self::NAME,
-            tag: Self::TAG,
-            script: Self::SCRIPT,
-            own_costs: false,
-        }]
+        vec![ScriptPart::of::<Self>()]
     }
 
-    /// Returns the rule as the script's arguments.
+    /// Returns the rule as the script's arguments. `present` is now by the clock of this process:
+    /// a calendar sends the edges of the windows around it.
     #[doc(hidden)]
-    fn arguments(rule: &Self::Rule) -> Vec<i64>;
+    fn arguments(rule: &Self::Rule, present: i64) -> Vec<i64>;
+
+    /// Returns true if the arguments depend on the present.
+    #[doc(hidden)]
+    fn is_dated(rule: &Self::Rule) -> bool {
+        let _ = rule;
+        false
+    }
 
     /// Reads the state from which a script decided `check`, as the `reply` section of
     /// its file lists it, and moves `reply` behind it. `Some(None)`: there was no state. `None`:
@@ -99,6 +102,11 @@ pub struct ScriptPart {
 }
 
 impl ScriptPart {
+    /// The script of an algorithm.
+    pub(super) fn of<A: InLua>() -> Self {
+        Self { name: A::NAME, tag: A::TAG, script: A::SCRIPT, own_costs: false }
+    }
+
     /// Returns the number of elements of a reply that hold the state of a key: those that the
     /// heading `reply` of the script lists.
     #[doc(hidden)]

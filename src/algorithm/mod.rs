@@ -14,6 +14,7 @@
 //! | a number at the same time: requests in flight, workers, connections | [`Concurrency`] |
 //! | an even pace | [`TokenBucket`] with `burst(1)` and a `max_wait` |
 //! | a number per hour or day in UTC, as in a price plan | [`FixedWindow`] |
+//! | a number per day, week, month or year of a time zone | [`FixedWindow::calendar`] |
 //! | never more than a small number in any window | [`SlidingLog`] |
 //! | never more than a large number in any window | [`SlidingWindow`] |
 //! | the decisions of an API gateway | [`SlidingCounter`] |
@@ -116,6 +117,8 @@ mod common;
 
 mod any;
 mod budget;
+#[cfg(feature = "calendar")]
+mod calendar;
 mod concurrency;
 mod fixed_window;
 mod in_lua;
@@ -131,7 +134,13 @@ mod verdict;
 
 pub use any::AnyAlgorithm;
 pub use budget::Budget;
+#[cfg(feature = "calendar")]
+pub(crate) use calendar::clocks_differ;
+#[cfg(feature = "calendar")]
+pub use calendar::{Calendar, UnknownName, Weekday};
 pub use concurrency::Concurrency;
+#[cfg(all(test, feature = "redis"))]
+pub(crate) use fixed_window::CALENDAR;
 pub use fixed_window::FixedWindow;
 #[doc(hidden)]
 pub use in_lua::Element;
@@ -197,10 +206,10 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     }
 
     /// Returns the quota at `index` as decisions report it. Its burst may come from a setting of
-    /// the algorithm instead of the quota.
+    /// the algorithm instead of the quota, and its period from the window of `now`.
     #[inline]
-    fn reported(&self, index: usize, quota: Quota) -> Quota {
-        let _ = index;
+    fn reported(&self, index: usize, quota: Quota, now: i64) -> Quota {
+        let _ = (index, now);
         quota
     }
 

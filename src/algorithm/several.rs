@@ -251,8 +251,8 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         self.get(index).is_some_and(|one| one.refills(0))
     }
 
-    fn reported(&self, index: usize, quota: Quota) -> Quota {
-        self.get(index).map_or(quota, |one| one.reported(0, quota))
+    fn reported(&self, index: usize, quota: Quota, now: i64) -> Quota {
+        self.get(index).map_or(quota, |one| one.reported(0, quota, now))
     }
 
     /// Returns nothing for a single member, whose answer is the whole answer.
@@ -401,13 +401,17 @@ impl<A: InLua + Single> InLua for Vec<A> {
         self.iter().flat_map(InLua::parts).collect()
     }
 
-    fn arguments(rule: &Self::Rule) -> Vec<i64> {
+    fn arguments(rule: &Self::Rule, present: i64) -> Vec<i64> {
         let mut arguments = Vec::new();
         for member in rule {
-            arguments.extend(A::arguments(&member.rule));
+            arguments.extend(A::arguments(&member.rule, present));
             arguments.extend(member.stated.iter().flat_map(|own| [own.cost, own.max_wait]));
         }
         arguments
+    }
+
+    fn is_dated(rule: &Self::Rule) -> bool {
+        rule.iter().any(|member| A::is_dated(&member.rule))
     }
 
     fn state(

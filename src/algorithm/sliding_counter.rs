@@ -270,7 +270,7 @@ impl InLua for SlidingCounter {
     const TAG: &'static str = "sc1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_counter.lua");
 
-    fn arguments(rule: &Rule) -> Vec<i64> {
+    fn arguments(rule: &Rule, _: i64) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.period]
     }
 

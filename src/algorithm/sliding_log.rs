@@ -295,7 +295,7 @@ impl InLua for SlidingLog {
     const TAG: &'static str = "sl1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_log.lua");
 
-    fn arguments(rule: &Rule) -> Vec<i64> {
+    fn arguments(rule: &Rule, _: i64) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.period]
     }
 

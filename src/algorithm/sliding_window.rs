@@ -283,7 +283,7 @@ impl InLua for SlidingWindow {
     const TAG: &'static str = "sw1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_window.lua");
 
-    fn arguments(rule: &Rule) -> Vec<i64> {
+    fn arguments(rule: &Rule, _: i64) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.width, rule.cells]
     }
 

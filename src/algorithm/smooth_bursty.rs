@@ -186,7 +186,7 @@ impl Algorithm for SmoothBursty {
 
     /// Reports the stored permits as the burst, and at least 1: a charge passes even if nothing is
     /// stored.
-    fn reported(&self, _: usize, quota: Quota) -> Quota {
+    fn reported(&self, _: usize, quota: Quota, _: i64) -> Quota {
         let micros = quota.period().as_micros();
         let stored = self.burst.as_micros().saturating_mul(quota.limit().into()) / micros;
         quota.try_burst(u64::try_from(stored).unwrap_or(u64::MAX).max(1)).unwrap_or(quota)
@@ -341,7 +341,7 @@ impl InLua for SmoothBursty {
     const TAG: &'static str = "sb1";
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_bursty.lua");
 
-    fn arguments(rule: &Rule) -> Vec<i64> {
+    fn arguments(rule: &Rule, _: i64) -> Vec<i64> {
         let Rule { unit, burst, horizon, max_debt, .. } = *rule;
         let (own_cost, full) = (i64::from(rule.own_cost), i64::from(rule.full));
         vec![horizon, unit.denominator, unit.numerator, burst, own_cost, full, max_debt]

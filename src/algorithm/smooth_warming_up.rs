@@ -218,7 +218,7 @@ impl Algorithm for SmoothWarmingUp {
 
     /// Reports the stored permits as the burst, and at least 1: a charge passes even if nothing is
     /// stored.
-    fn reported(&self, _: usize, quota: Quota) -> Quota {
+    fn reported(&self, _: usize, quota: Quota, _: i64) -> Quota {
         let Ok(rule) = self.rule(quota.burst(quota.limit())) else { return quota };
         quota.try_burst(rule.whole_most.max(1).cast_unsigned()).unwrap_or(quota)
     }
@@ -396,7 +396,7 @@ impl InLua for SmoothWarmingUp {
     const TAG: &'static str = "su1";
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_warming_up.lua");
 
-    fn arguments(rule: &Rule) -> Vec<i64> {
+    fn arguments(rule: &Rule, _: i64) -> Vec<i64> {
         let factor = (rule.factor * 1_000.0).round() as i64;
         let Rule { unit, warm_up, horizon, max_debt, .. } = *rule;
         let (warm_up, own_cost) = (warm_up as i64, i64::from(rule.own_cost));

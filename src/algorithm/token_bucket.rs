@@ -221,7 +221,7 @@ impl InLua for TokenBucket {
     const TAG: &'static str = "tb1";
     const SCRIPT: &'static str = include_str!("../../scripts/token_bucket.lua");
 
-    fn arguments(rule: &Rule) -> Vec<i64> {
+    fn arguments(rule: &Rule, _: i64) -> Vec<i64> {
         let Rule { horizon, unit, burst, max_debt, .. } = *rule;
         vec![horizon, unit.numerator, unit.denominator, burst, max_debt]
     }

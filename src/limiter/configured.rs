@@ -113,8 +113,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     ) -> Decision {
         let outcome = outcome(answer.verdict);
         let quotas = quota.as_ref().unwrap_or(&self.quota).as_slice();
-        let policies =
-            (!answer.members.is_empty()).then(|| self.policies(quotas, keep_free, &answer.members));
+        let policies = (!answer.members.is_empty())
+            .then(|| self.policies(quotas, keep_free, &answer.members, from.now));
         let tightest = policies.as_deref().map_or(0, tightest);
         let name = self.names.get(tightest).unwrap_or(&self.names[0]);
         let is_taken = cost > 0 && matches!(outcome, Outcome::Allow | Outcome::Wait(_));
@@ -122,7 +122,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let place = Box::new_uninit();
         let details = Details {
             limiter: Some(Arc::clone(name)),
-            quota: Some(self.reported(tightest, quotas)),
+            quota: Some(self.reported(tightest, quotas, from.now)),
             remaining: Some(answer.report.remaining.cast_unsigned()),
             kept_free: keep_free.of(tightest),
             reset_after: Some(duration(answer.report.reset_after)),
@@ -144,9 +144,9 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Decision::with_details(outcome, from.origin, Box::write(place, details))
     }
 
-    fn reported(&self, index: usize, quotas: &[Quota]) -> Quota {
+    fn reported(&self, index: usize, quotas: &[Quota], now: i64) -> Quota {
         let index = index.min(quotas.len() - 1);
-        self.algorithm.reported(index, quotas[index])
+        self.algorithm.reported(index, quotas[index], now)
     }
 
     /// Returns the report of each of several quotas.
@@ -155,6 +155,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         quotas: &[Quota],
         keep_free: &KeepFree,
         members: &[QuotaAnswer],
+        now: i64,
     ) -> Arc<[DecidedPolicy]> {
         let each = quotas.iter().zip(members).zip(&self.policies).enumerate();
         each.map(|(index, ((quota, member), (place, name)))| {
@@ -164,7 +165,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
                 kept_free: keep_free.of(index),
                 reset_after: Some(duration(member.report.reset_after)),
                 refills: self.algorithm.refills(index),
-                ..Figures::new(self.algorithm.reported(index, *quota))
+                ..Figures::new(self.algorithm.reported(index, *quota, now))
             };
             DecidedPolicy { name: Arc::clone(name), place: *place, figures }
         })

@@ -1,6 +1,7 @@
 //! The limiter: its name and its settings, the requests for charges, and the future that reads the
 //! answers.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::future::Future;
@@ -329,11 +330,15 @@ impl<A: InLua> Inner<A> {
         let request = Request {
             key,
             quota: charge.own_quota().cloned(),
-            rule: charge.own_quota().map(|_| A::arguments(&rule)),
+            rule: charge.own_quota().map(|_| A::arguments(&rule, self.present())),
             keep_free: charge.keep_free.clone(),
             op: Op::of(operation, check, births),
         };
         Ok((request, quotas.clone()))
+    }
+
+    fn present(&self) -> i64 {
+        self.batcher.config().present()
     }
 
     /// Sends a request. `deadline` is the charge's own.
@@ -384,9 +389,11 @@ impl<A: InLua> Inner<A> {
     /// Makes the request of an operation on the units of a reservation.
     fn settling(&self, reserved: &ReservedUnits, op: Op) -> Result<Request, Error> {
         let ReservedUnits { key, quota, .. } = reserved;
-        let rule = A::arguments(&*self.named.rule(quota.as_ref())?);
-        let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
-        let quota = rule.as_ref().and_then(|_| quota.clone());
+        // The rule of the own quota is in every call.
+        let (quota, rule) = match self.named.rule(quota.as_ref())? {
+            Cow::Borrowed(_) => (None, None),
+            Cow::Owned(rule) => (quota.clone(), Some(A::arguments(&rule, self.present()))),
+        };
         let (key, keep_free) = (key.as_str().to_owned(), KeepFree::default());
         Ok(Request { key, quota, rule, keep_free, op })
     }

@@ -145,7 +145,8 @@ impl StoredKey {
         timeout: Duration,
     ) -> Result<StoredState, Error> {
         let (algorithm, now) = (algorithm.into(), micros(now).min(LATEST));
-        if algorithm.parts()[0].name != self.algorithm {
+        let tag = algorithm.parts()[0].tag;
+        if !TAGS.contains(&(tag, self.algorithm)) {
             let why = format!("the key is of the algorithm {}", self.algorithm);
             return Err(Error::new(ErrorKind::Configuration, why));
         }
@@ -183,7 +184,7 @@ impl StoredKey {
                 (own.verdict, own.report)
             }
         };
-        let quota = algorithm.reported(0, algorithm.quota().as_slice()[0]);
+        let quota = algorithm.reported(0, algorithm.quota().as_slice()[0], now);
         Ok(StoredState {
             is_stored,
             remaining: report.remaining.unsigned_abs(),

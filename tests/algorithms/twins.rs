@@ -40,6 +40,12 @@ async fn fixed_window_agrees_with_its_script() {
     agree("fixed_window").await;
 }
 
+#[cfg(feature = "calendar")]
+#[tokio::test]
+async fn calendar_agrees_with_its_script() {
+    agree("calendar").await;
+}
+
 #[tokio::test]
 async fn sliding_window_agrees_with_its_script() {
     agree("sliding_window").await;

@@ -6,6 +6,8 @@
 mod all_at_once;
 mod batcher;
 mod batches;
+#[cfg(feature = "calendar")]
+mod calendars;
 mod changed_quotas;
 mod decisions;
 mod different_costs;

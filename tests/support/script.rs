@@ -81,6 +81,8 @@ impl Form {
 pub struct Call<A: InLua> {
     algorithm: A,
     now: Option<i64>,
+    /// The present of the process that calls. `None`: that of the server.
+    present: Option<i64>,
     /// The names of each charge's keys: one for each quota.
     keys: Vec<Vec<String>>,
     forms: Vec<Form>,
@@ -94,7 +96,7 @@ impl<A: InLua> Call<A> {
     ) -> Self {
         let algorithm = algorithm.into_algorithm();
         let keys = keys.iter().map(|key| vec![(*key).to_owned()]).collect();
-        Self { algorithm, now, keys, forms: Vec::new() }
+        Self { algorithm, now, present: None, keys, forms: Vec::new() }
     }
 
     /// Of several quotas each charge has several keys.
@@ -104,7 +106,12 @@ impl<A: InLua> Call<A> {
         keys: Vec<Vec<String>>,
     ) -> Self {
         let algorithm = algorithm.into_algorithm();
-        Self { algorithm, now, keys, forms: Vec::new() }
+        Self { algorithm, now, present: None, keys, forms: Vec::new() }
+    }
+
+    /// Sends the arguments of another present than the server's.
+    pub fn present(self, present: i64) -> Self {
+        Self { present: Some(present), ..self }
     }
 
     pub fn ask(mut self, form: Form) -> Self {
@@ -176,7 +183,8 @@ impl<A: InLua> Call<A> {
         call.arg(keys.len()).arg(keys);
         call.arg(self.now.map_or(String::new(), |now| now.to_string()));
         let own = self.algorithm.rule(self.algorithm.quota()).expect("a rule");
-        call.arg(A::arguments(&own));
+        let present = self.present.or(self.now).unwrap_or_default();
+        call.arg(A::arguments(&own, present));
         for group in groups {
             let segments: Vec<_> =
                 group.chunk_by(|one, next| self.forms[*one] == self.forms[*next]).collect();
@@ -185,7 +193,7 @@ impl<A: InLua> Call<A> {
                 let form = &self.forms[segment[0]];
                 call.arg(segment.len());
                 if form.quotas.is_some() {
-                    call.arg("quota").arg(A::arguments(&self.rule(form)));
+                    call.arg("quota").arg(A::arguments(&self.rule(form), present));
                 }
                 call.arg(&form.words);
             }

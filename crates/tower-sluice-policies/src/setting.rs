@@ -77,7 +77,7 @@ impl Setting {
             javas => javas,
         };
         let most = match choice {
-            Choice::Any(algorithm) => algorithm.reported(0, quota).burst_size(),
+            Choice::Any(algorithm) => algorithm.reported(0, quota, 0).burst_size(),
             #[cfg(feature = "redisson")]
             Choice::Redisson(_) if row.keep_free.is_some() => {
                 return fields.wrong("keep_free", "redisson leaves no units free");

@@ -111,7 +111,7 @@ fn only_the_limit_of_a_quota_counts() {
     let limit = Concurrency::new(3);
     let rule = |quota: Quota| limit.rule(quota);
     assert_eq!(rule(Quota::per_second(3)), rule(Quota::at_once(3)));
-    assert_eq!(limit.reported(0, Quota::per_second(3)), Quota::at_once(3));
+    assert_eq!(limit.reported(0, Quota::per_second(3), 0), Quota::at_once(3));
     assert!(rule(Quota::per_second(3).burst(2)).is_err());
     let widths = [0, 1, 4, 5].map(|hold| {
         let limit = limit.max_hold(Duration::from_micros(hold));

@@ -270,7 +270,7 @@ fn reports_the_whole_permits_that_it_stores_from_integers() {
                     // The permits are at most w L / P (1 / 2 + 2 / (1 + factor)).
                     let exact = warm_up.as_micros() * u128::from(limit) * (thousandths + 5_000);
                     let unit = 2 * period.as_micros() * (thousandths + 1_000);
-                    let said = u128::from(pace.reported(0, quota).burst_size());
+                    let said = u128::from(pace.reported(0, quota, 0).burst_size());
                     let place = format!("{quota:?}, {warm_up:?}, {factor}");
                     let is_least = said == 1 && exact < unit;
                     let is_exact = said * unit <= exact && exact < (said + 1) * unit;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use super::assembly::commented;
 use super::*;
-use crate::algorithm::{AnyAlgorithm, FixedWindow, TokenBucket};
+use crate::algorithm::{AnyAlgorithm, CALENDAR, FixedWindow, TokenBucket};
 use crate::core::Quota;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts");
@@ -23,7 +23,7 @@ fn shown() -> Vec<Vec<ScriptPart>> {
     let pair = [TokenBucket::new(quota).parts(), FixedWindow::new(quota).parts()].concat();
     let at_own_costs = pair.iter().map(|part| ScriptPart { own_costs: true, ..*part }).collect();
     let each = AnyAlgorithm::one_of_each(quota).map(|algorithm| algorithm.parts());
-    each.into_iter().chain([pair, at_own_costs]).collect()
+    each.into_iter().chain([vec![CALENDAR], pair, at_own_costs]).collect()
 }
 
 /// Removes comments and blank lines, like `grep -vE '^ *(--|$)'`. Redis gets the rest.

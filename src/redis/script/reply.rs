@@ -10,8 +10,12 @@ use std::borrow::Cow;
 use redis::Value;
 
 use super::{Op, Request};
+#[cfg(feature = "calendar")]
+use crate::algorithm::clocks_differ;
 use crate::algorithm::{Check, Element, INEXACT, InLua, LATEST, Mark, Ruling, Verdict};
 use crate::core::{Error, ErrorKind};
+#[cfg(feature = "calendar")]
+use crate::limiter::charge_numbers::{micros, system_time};
 use crate::limiter::configured::ConfiguredAlgorithm;
 
 /// The largest wait, count or state.
@@ -19,6 +23,10 @@ const MAX_NUMBER: i64 = INEXACT;
 
 /// The start of a text about a key that is blocked. The end of the block follows.
 const BLOCKED: &[u8] = b"BLOCKED ";
+
+/// The text about a charge whose edges of a calendar do not hold the server's present.
+#[cfg(feature = "calendar")]
+const CALENDAR: &[u8] = b"CALENDAR";
 
 /// The start of a text about units that were taken of a key that was reset. The wait follows, as
 /// the number that would stand for it, and the birth of each quota's key.
@@ -221,6 +229,11 @@ impl<'a> BatchReply<'a> {
                     *mark = std::mem::take(mark).with_births(births);
                 }
                 Ok(entry)
+            }
+            #[cfg(feature = "calendar")]
+            Element::Text(CALENDAR) => {
+                let own = micros(system_time());
+                Err(Error::new(ErrorKind::Configuration, clocks_differ(self.now, own)))
             }
             Element::Text(text) => Err(raised(&String::from_utf8_lossy(text))),
         }

@@ -220,7 +220,7 @@ impl Batch {
     /// Appends keys and arguments. `now` is the time by the caller's clock, if there is one.
     pub(super) fn append_to(&self, config: &Config, now: Option<i64>, command: &mut Cmd) {
         let requests: SmallVec<[_; 1]> = self.requests.iter().map(|one| &one.request).collect();
-        append_call(command, now, &config.key_prefixes, &config.rule, &requests);
+        append_call(command, now, &config.key_prefixes, &config.rule(), &requests);
     }
 
     /// Gives each request its answer. Returns refunds of the units that were taken for callers that

@@ -1,5 +1,6 @@
 //! The settings of a limiter in Redis that its batches use.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use redis_once::calls::hash_slot;
@@ -7,8 +8,8 @@ use tokio::sync::Semaphore;
 
 use super::super::Pool;
 use super::super::script::{ReadEntry, Scripts, keep_text};
-use crate::algorithm::{InLua, ScriptPart};
-use crate::limiter::charge_numbers::{CallerClock, system_time};
+use crate::algorithm::{InLua, LATEST, ScriptPart};
+use crate::limiter::charge_numbers::{CallerClock, micros, system_time};
 use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::observe::CallWatch;
 use crate::redis::key_names::Buckets;
@@ -29,6 +30,9 @@ const DEFAULT_MAX_IN_FLIGHT: usize = 2;
 /// The default of the most charges that wait to be sent.
 const DEFAULT_QUEUE_CAPACITY: usize = 16_384;
 
+/// Returns a rule in the form of the script, for a present.
+type DatedRule = Arc<dyn Fn(i64) -> Vec<i64> + Send + Sync>;
+
 /// A limiter's settings.
 #[derive(Clone)]
 pub(crate) struct Config {
@@ -44,7 +48,9 @@ pub(crate) struct Config {
     /// True for each quota whose keys have a text. The keys of other quotas have a sorted set.
     pub(super) keeps_text: Vec<bool>,
     /// The limiter's own rule, in the form of the script.
-    pub(crate) rule: Vec<i64>,
+    rule: Vec<i64>,
+    /// The same of a rule that depends on the present.
+    dated_rule: Option<DatedRule>,
     pub(crate) clock: Option<CallerClock>,
     /// The most charges in one call.
     pub(crate) max_batch_size: usize,
@@ -64,6 +70,8 @@ impl Config {
     ) -> Self {
         let parts = named.parts();
         let clock = pool.has_caller_clock().then(|| Arc::new(system_time) as CallerClock);
+        let own = named.own_rule.clone();
+        let is_dated = A::is_dated(&own);
         let mut config = Self {
             pool,
             scripts: Scripts::of(&parts),
@@ -72,7 +80,8 @@ impl Config {
             key_prefixes,
             buckets: vec![Buckets::default()],
             keeps_text: keep_text(&parts),
-            rule: A::arguments(&named.own_rule),
+            rule: A::arguments(&own, 0),
+            dated_rule: is_dated.then(|| Arc::new(move |now| A::arguments(&own, now)) as _),
             clock,
             max_batch_size: 1,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
@@ -81,6 +90,19 @@ impl Config {
         };
         config.set_max_batch_size(DEFAULT_MAX_BATCH_SIZE);
         config
+    }
+
+    /// Returns the limiter's own rule, in the form of the script.
+    pub(super) fn rule(&self) -> Cow<'_, [i64]> {
+        match &self.dated_rule {
+            None => self.rule.as_slice().into(),
+            Some(rule) => rule(self.present()).into(),
+        }
+    }
+
+    /// Returns now by the limiter's own clock, or by that of this machine.
+    pub(crate) fn present(&self) -> i64 {
+        micros(self.clock.as_ref().map_or_else(system_time, |clock| clock())).min(LATEST)
     }
 
     /// Sets the most charges in one call, within the bounds of a script.

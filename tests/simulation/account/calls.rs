@@ -269,7 +269,7 @@ impl Account {
         let brought = own_quotas.iter().map(|quotas| quotas[member].into());
         for (place, quota) in [algorithm.quota()].into_iter().chain(brought).enumerate() {
             let rule = vec![algorithm].rule(quota).map_err(|error| error.to_string())?;
-            let numbers = List::arguments(&rule);
+            let numbers = List::arguments(&rule, 0);
             let told = words.get(*at..*at + numbers.len()).unwrap_or_default();
             if numbers.iter().map(i64::to_string).eq(told.iter().cloned()) {
                 *at += numbers.len();

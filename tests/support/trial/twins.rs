@@ -31,11 +31,13 @@ pub struct Twins {
 }
 
 /// Each algorithm, and some of them together.
-pub static TWINS: [Twins; 10] = [
+pub static TWINS: &[Twins] = &[
     Twins { name: "token_bucket", histories: |play| Box::pin(token_bucket(play)) },
     Twins { name: "budget", histories: |play| Box::pin(budget(play)) },
     Twins { name: "concurrency", histories: |play| Box::pin(concurrency(play)) },
     Twins { name: "fixed_window", histories: |play| Box::pin(fixed_window(play)) },
+    #[cfg(feature = "calendar")]
+    Twins { name: "calendar", histories: |play| Box::pin(calendar(play)) },
     Twins { name: "sliding_window", histories: |play| Box::pin(sliding_window(play)) },
     Twins { name: "sliding_counter", histories: |play| Box::pin(sliding_counter(play)) },
     Twins { name: "sliding_log", histories: |play| Box::pin(sliding_log(play)) },
@@ -167,9 +169,9 @@ fn micros_of(duration: Duration) -> i64 {
 }
 
 /// The quotas as decisions report them.
-fn reported(algorithm: &impl InLua, quotas: &Quotas) -> Vec<Quota> {
+fn reported(algorithm: &impl InLua, quotas: &Quotas, now: i64) -> Vec<Quota> {
     let each = quotas.as_slice().iter().enumerate();
-    each.map(|(index, quota)| algorithm.reported(index, *quota)).collect()
+    each.map(|(index, quota)| algorithm.reported(index, *quota, now)).collect()
 }
 
 /// Of several quotas each says the same in both, and together they say what the whole does.
@@ -217,13 +219,25 @@ async fn compare<A: InLua>(
     histories: usize,
     steps: usize,
 ) {
+    compare_from(START, algorithm, quotas, play, histories, steps).await;
+}
+
+/// The same, from this instant on.
+async fn compare_from<A: InLua>(
+    start: u64,
+    algorithm: A,
+    quotas: &[Quotas],
+    play: &Play,
+    histories: usize,
+    steps: usize,
+) {
     let histories = histories * play.times;
     if play.counts {
         play.left.fetch_add(histories * steps, Relaxed);
         return;
     }
     let end = play.end_of(histories * steps);
-    let now = Arc::new(AtomicU64::new(START));
+    let now = Arc::new(AtomicU64::new(start));
     let name = format!("twins-{}", play.limiters.fetch_add(1, Relaxed));
     let lua = Redis::new(name, algorithm.clone(), play.pool.clone())
         .clock(crate::clock_at(&now))
@@ -234,7 +248,9 @@ async fn compare<A: InLua>(
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     'histories: for history in 0..histories {
         let key: Arc<str> = history_key(history).into();
-        now.store(START, Relaxed);
+        now.store(start, Relaxed);
+        // The end of the last decision's window.
+        let mut reset = 0;
         let mut state: Option<A::State> = None;
         let mut resets = 0;
         let mut reservations: Vec<Reserved> = Vec::new();
@@ -250,7 +266,11 @@ async fn compare<A: InLua>(
             let unit = (period / one.limit()).max(1);
             let forward =
                 [0, 0, 0, 1, unit - 1, unit, unit + 1, 2 * unit, period - 1, period, period + 1];
+            let to_reset = [reset - 1, reset, reset + 1].map(|at| at - now.load(Relaxed) as i64);
             match dice.below(20) {
+                1..4 if start != START && to_reset[0] >= 0 => {
+                    now.fetch_add(dice.pick(&to_reset) as u64, Relaxed)
+                }
                 0 => now.fetch_sub(dice.pick(&[1, unit, period, 3_600_000_000]), Relaxed),
                 _ => now.fetch_add(dice.pick(&forward), Relaxed),
             };
@@ -343,7 +363,7 @@ async fn compare<A: InLua>(
                 let from_rust =
                     (answer.verdict, answer.report.remaining, answer.report.reset_after);
                 assert_eq!(verdict(&from_lua), from_rust, "{place}: estimate of {check:?}");
-                same_policies(&from_lua, &answer, &reported(&algorithm, &quota), &place);
+                same_policies(&from_lua, &answer, &reported(&algorithm, &quota, instant), &place);
                 assert!(
                     from_lua.take_reservation().is_none(),
                     "{place}: an estimate takes nothing"
@@ -377,7 +397,8 @@ async fn compare<A: InLua>(
             let answer = A::step(&rule, &mut state, instant, check);
             let from_rust = (answer.verdict, answer.report.remaining, answer.report.reset_after);
             assert_eq!(verdict(&from_lua), from_rust, "{place}: {charge:?}");
-            same_policies(&from_lua, &answer, &reported(&algorithm, &quota), &place);
+            reset = instant + answer.report.reset_after;
+            same_policies(&from_lua, &answer, &reported(&algorithm, &quota, instant), &place);
             assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
 
             if let Some(lua) = from_lua.take_reservation() {
@@ -485,6 +506,45 @@ async fn concurrency(play: &Play) {
 async fn fixed_window(play: &Play) {
     every_quota(play, FixedWindow::new, false).await;
     every_quota(play, |quota| FixedWindow::new(quota).anchored(), false).await;
+}
+
+/// Calendars alone and beside other quotas, over days that clocks change or that a zone skips, and
+/// over short months.
+#[cfg(feature = "calendar")]
+async fn calendar(play: &Play) {
+    use tower_sluice::algorithm::{Calendar, Weekday};
+
+    let berlin = |calendar: Calendar| calendar.time_zone("Europe/Berlin").expect("a zone");
+    let calendars = [
+        // 2026-03-28, before a day of 23 hours.
+        (1_774_652_400, berlin(Calendar::day())),
+        // 2026-10-24, before a day of 25 hours.
+        (1_792_792_800, berlin(Calendar::day())),
+        // 2011-12-28, before the day that the zone skips.
+        (1_325_066_400, Calendar::day().time_zone("Pacific/Apia").expect("a zone")),
+        // 2018-11-03, before a day without a midnight.
+        (1_541_214_000, Calendar::day().time_zone("America/Sao_Paulo").expect("a zone")),
+        // 2010-11-06, before a day that begins twice.
+        (1_289_010_600, Calendar::day().time_zone("America/St_Johns").expect("a zone")),
+        // 2024-02-20, in a leap year.
+        (1_708_383_600, berlin(Calendar::week(Weekday::Monday))),
+        (1_708_383_600, berlin(Calendar::month())),
+        (1_708_383_600, berlin(Calendar::month_from(31))),
+        (1_708_383_600, berlin(Calendar::year())),
+    ];
+    for (start, calendar) in calendars {
+        let start = start * 1_000_000;
+        let quotas = [calendar.quota(5), calendar.quota(1), calendar.quota(1 << 40)];
+        let own = quotas.map(Quotas::from);
+        let window = FixedWindow::calendar(5, calendar);
+        compare_from(start, window, &own[..1], play, 3, 200).await;
+        let waiting = window.horizon(Duration::from_secs(365 * 86_400));
+        compare_from(start, waiting, &own, play, 5, 200).await;
+        let second = Quota::per_second(2);
+        let pairs = quotas.map(|quota| Quotas::from((second, quota)));
+        let pair = (TokenBucket::new(second), waiting).into_algorithm();
+        compare_from(start, pair, &pairs, play, 3, 200).await;
+    }
 }
 
 async fn sliding_window(play: &Play) {

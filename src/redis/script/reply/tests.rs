@@ -227,3 +227,16 @@ fn no_bytes_are_read_beyond_their_end() {
         let _ = read_first(&Value::BulkString([b"\x94".as_slice(), &bytes].concat()));
     }
 }
+
+#[cfg(feature = "calendar")]
+#[test]
+fn clocks_that_differ_are_both_named() {
+    let reply = Value::BulkString(b"\x94\x00\xa8CALENDAR\x00\x00".to_vec());
+    let error = read_first(&reply).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    let text = error.to_string();
+    let rest = text.strip_prefix("the clock of redis is at 1970-01-01T00:00:00.000Z, ");
+    let own = rest.and_then(|rest| rest.strip_prefix("the clock of this process at "));
+    let year = own.and_then(|own| own[..4].parse::<u32>().ok());
+    assert!(year.is_some_and(|year| year > 2025), "{text}");
+}
