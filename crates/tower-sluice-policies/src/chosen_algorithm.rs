@@ -34,7 +34,8 @@ algorithms!(
     TokenBucket = "token_bucket" with ["burst", "max_debt"],
     Budget = "budget" with ["burst", "max_debt", "max_hold"],
     Concurrency = "concurrency" with ["max_hold"],
-    FixedWindow = "fixed_window" with ["anchored"],
+    FixedWindow = "fixed_window"
+        with ["anchored", "calendar", "time_zone", "week_begins", "month_begins"],
     SlidingLog = "sliding_log" with ["max_limit"],
     SlidingWindow = "sliding_window" with ["cells"],
     SlidingCounter = "sliding_counter" with [],
@@ -44,6 +45,16 @@ algorithms!(
         with ["burst", "max_debt", "warm_up", "cold_factor", "wait_for_own_cost"],
     Redisson = "redisson" with ["burst", "rate_type", "keep_alive"],
 );
+
+/// The windows of a calendar.
+#[derive(Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CalendarSpan {
+    Day,
+    Week,
+    Month,
+    Year,
+}
 
 /// The kind of Java's limiter.
 #[cfg(feature = "redisson")]

@@ -91,7 +91,8 @@ fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowE
         name,
         algorithm,
         limit: setting.quota.limit(),
-        period: setting.quota.period(),
+        // The windows of a calendar have no equal length.
+        period: row.calendar.map_or(setting.quota.period(), |_| Duration::ZERO),
         settings,
         max_wait: setting.max_wait,
         keep_free: setting.keep_free,

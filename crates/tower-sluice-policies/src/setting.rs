@@ -8,12 +8,14 @@ use tower_sluice::algorithm::{
     Algorithm, AnyAlgorithm, Budget, Concurrency, FixedWindow, SlidingCounter, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
+#[cfg(feature = "calendar")]
+use tower_sluice::algorithm::{Calendar, Weekday};
 #[cfg(feature = "redisson")]
 use tower_sluice_redisson::{PermitLog, Rate};
 
 #[cfg(feature = "redisson")]
 use super::chosen_algorithm::JavaRateType;
-use super::chosen_algorithm::{Choice, Name};
+use super::chosen_algorithm::{CalendarSpan, Choice, Name};
 use super::fields::Fields;
 use super::values::Span;
 use super::written::Written;
@@ -130,6 +132,9 @@ fn quota(row: &Written, fields: &mut Fields) -> Option<Quota> {
         let limit = fields.required("limit", row.limit)?;
         return fields.checked("limit", Quota::try_at_once(limit));
     }
+    if let Some(span) = row.calendar.filter(|_| row.algorithm == Name::FixedWindow) {
+        return calendar_quota(row, span, fields);
+    }
     let (limit, period) =
         (fields.required("limit", row.limit), fields.required("period", row.period));
     let (limit, Span(period)) = limit.zip(period)?;
@@ -165,7 +170,23 @@ fn algorithm(
             Concurrency::of(quota).max_hold(max_hold(row, Duration::ZERO, fields)?).into()
         }
         Name::FixedWindow => {
-            let window = FixedWindow::new(quota);
+            let is_of = |span| row.calendar == Some(span);
+            let own = [
+                ("anchored", row.anchored, row.calendar.is_none()),
+                ("time_zone", row.time_zone.is_some(), row.calendar.is_some()),
+                ("week_begins", row.week_begins.is_some(), is_of(CalendarSpan::Week)),
+                ("month_begins", row.month_begins.is_some(), is_of(CalendarSpan::Month)),
+            ];
+            if let Some((field, ..)) = own.into_iter().find(|(_, given, fits)| *given && !fits) {
+                return fields.wrong(field, "it does not fit the calendar of the row");
+            }
+            let window = match row.calendar {
+                None => FixedWindow::new(quota),
+                #[cfg(feature = "calendar")]
+                Some(span) => FixedWindow::calendar(quota.limit(), calendar(row, span, fields)?),
+                #[cfg(not(feature = "calendar"))]
+                Some(_) => return None, // `quota` found it.
+            };
             if row.anchored { window.anchored() } else { window }.into()
         }
         Name::SlidingLog => {
@@ -224,6 +245,41 @@ fn algorithm(
         Name::Redisson => return fields.wrong("algorithm", "built without the feature redisson"),
     };
     Some((quota, Choice::Any(algorithm), store))
+}
+
+/// Makes the quota of a row with a calendar.
+#[cfg(feature = "calendar")]
+fn calendar_quota(row: &Written, span: CalendarSpan, fields: &mut Fields) -> Option<Quota> {
+    if row.period.is_some() {
+        return fields.wrong("period", "a row has period or calendar, not both");
+    }
+    let limit = fields.required("limit", row.limit);
+    let (calendar, limit) = calendar(row, span, fields).zip(limit)?;
+    fields.checked("limit", calendar.try_quota(limit))
+}
+
+#[cfg(not(feature = "calendar"))]
+fn calendar_quota(_: &Written, _: CalendarSpan, fields: &mut Fields) -> Option<Quota> {
+    fields.wrong("calendar", "built without the feature calendar")
+}
+
+/// Makes the calendar of a row.
+#[cfg(feature = "calendar")]
+fn calendar(row: &Written, span: CalendarSpan, fields: &mut Fields) -> Option<Calendar> {
+    let calendar = match span {
+        CalendarSpan::Day => Calendar::day(),
+        CalendarSpan::Week => {
+            let begins = row.week_begins.as_deref().unwrap_or("monday");
+            Calendar::week(fields.checked("week_begins", begins.parse::<Weekday>())?)
+        }
+        CalendarSpan::Month => match row.month_begins.unwrap_or(1) {
+            day @ 1..=31 => Calendar::month_from(day),
+            _ => return fields.wrong("month_begins", "it must be from 1 to 31"),
+        },
+        CalendarSpan::Year => Calendar::year(),
+    };
+    let name = row.time_zone.as_deref();
+    name.map_or(Some(calendar), |name| fields.checked("time_zone", calendar.time_zone(name)))
 }
 
 /// Returns the shortest time for which a charge is held that waits for `longest`.

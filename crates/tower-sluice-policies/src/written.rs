@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 #[cfg(feature = "redisson")]
 use super::chosen_algorithm::JavaRateType;
-use super::chosen_algorithm::Name;
+use super::chosen_algorithm::{CalendarSpan, Name};
 use super::pattern::{self, Pattern};
 use super::policy::{OnError, PolicyCost};
 use super::policy_key::PolicyKey;
@@ -36,6 +36,10 @@ pub(crate) struct Written {
     pub(crate) max_debt: Option<Span>,
     pub(crate) max_hold: Option<Span>,
     pub(crate) anchored: bool,
+    pub(crate) calendar: Option<CalendarSpan>,
+    pub(crate) time_zone: Option<String>,
+    pub(crate) week_begins: Option<String>,
+    pub(crate) month_begins: Option<u8>,
     pub(crate) max_limit: Option<NonZeroU64>,
     pub(crate) cells: Option<u8>,
     pub(crate) max_burst: Option<Span>,

@@ -135,13 +135,15 @@ impl Gate {
     pub(crate) fn summary(&self) -> Value {
         let shown = |handle: &PolicyHandle| {
             let (policy, quota) = (handle.policy(), handle.policy().quota());
+            let row = serde_json::to_value(policy).unwrap_or_default();
             json!({
                 "name": policy.name(),
                 "algorithm": policy.algorithm(),
                 "limit": quota.limit(),
-                "period": match quota.period() {
-                    Duration::ZERO => String::from("at once"),
-                    period => humantime::format_duration(period).to_string(),
+                "period": match (row["calendar"].as_str(), quota.period()) {
+                    (Some(calendar), _) => calendar.to_owned(),
+                    (None, Duration::ZERO) => String::from("at once"),
+                    (None, period) => humantime::format_duration(period).to_string(),
                 },
                 "on_error": policy.on_error(),
                 "mode": word(handle.mode()),

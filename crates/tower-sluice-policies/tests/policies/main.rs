@@ -6,6 +6,8 @@
 mod again;
 mod at_once;
 mod blocking;
+#[cfg(feature = "calendar")]
+mod calendars;
 mod delays;
 mod errors;
 mod flapping;

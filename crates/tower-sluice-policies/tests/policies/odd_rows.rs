@@ -6,7 +6,8 @@ use super::*;
 
 const FIELDS: &str = "name|algorithm|limit|period|burst|max_wait|cache_ratio|horizon|key|match|\
     cost|on_error|enabled|shadow|anchored|max_limit|cells|max_burst|start_empty|\
-    wait_for_own_cost|warm_up|cold_factor|rate_type|keep_alive|max_hold|max_debt";
+    wait_for_own_cost|warm_up|cold_factor|rate_type|keep_alive|max_hold|max_debt|\
+    calendar|time_zone|week_begins|month_begins";
 
 const ALGORITHMS: &str = "token_bucket|budget|fixed_window|sliding_log|sliding_window|\
     sliding_counter|smooth_bursty|smooth_warming_up|concurrency|redisson";
@@ -31,7 +32,7 @@ fn text(dice: &mut Dice) -> Value {
     let long = "x".repeat(100_000);
     let texts = "| |a|global|client_ip|header:x-a|header:|header:\u{e4}|path|\u{0}|a\nb|\
         \u{202e}|/|/{|/{a}|/{a}/{a}|/{*a}/b|/a/{*rest}|{}|get|G\u{c9}T|allow|overall|per_client|\
-        content_length_kb|__proto__";
+        content_length_kb|__proto__|day|week|month|year|UTC|Europe/Berlin|sunday";
     dice.word(&format!("{texts}|{long}")).into()
 }
 
