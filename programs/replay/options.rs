@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Budget, Concurrency, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    Budget, Calendar, Concurrency, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    Weekday,
 };
 use tower_sluice_policies::parse_duration;
 
@@ -20,7 +21,7 @@ pub(crate) struct Options {
     /// The units in a period. concurrency: the units at the same time.
     #[arg(long)]
     pub(crate) limit: u64,
-    /// The period, such as 250us, 500ms, 1s or 7d. Not of concurrency.
+    /// The period, such as 250us, 500ms, 1s or 7d. Not of concurrency and of a calendar.
     #[arg(long, value_parser = parse_duration)]
     period: Option<Duration>,
     /// The most units that may go at once [default: the limit].
@@ -42,6 +43,18 @@ pub(crate) struct Options {
     /// fixed_window: the window of a key begins with its first charge.
     #[arg(long)]
     anchored: bool,
+    /// fixed_window: windows by a calendar, in place of a period.
+    #[arg(long, value_enum, conflicts_with_all = ["period", "burst", "anchored"])]
+    calendar: Option<Span>,
+    /// The time zone of the calendar, such as Europe/Berlin [default: UTC].
+    #[arg(long, value_name = "NAME")]
+    time_zone: Option<String>,
+    /// --calendar week: its first day [default: monday].
+    #[arg(long, value_name = "DAY")]
+    week_begins: Option<Weekday>,
+    /// --calendar month: its first day, 1 to 31 [default: 1].
+    #[arg(long, value_name = "DAY", value_parser = clap::value_parser!(u8).range(1..=31))]
+    month_begins: Option<u8>,
     /// smooth_warming_up: the time to warm up.
     #[arg(long, value_parser = parse_duration)]
     warm_up: Option<Duration>,
@@ -85,6 +98,14 @@ pub(crate) enum Name {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Span {
+    Day,
+    Week,
+    Month,
+    Year,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Start {
     Full,
     Empty,
@@ -93,6 +114,10 @@ enum Start {
 impl Options {
     /// The quota of lines that bring none.
     pub(crate) fn quota(&self) -> Result<Quota, Stop> {
+        if let Some(calendar) = self.calendar()? {
+            let invalid = |error| Stop::Asked(format!("--limit: {error}"));
+            return calendar.try_quota(self.limit).map_err(invalid);
+        }
         let quota = match self.period {
             None => Quota::try_at_once(self.limit),
             Some(period) => Quota::try_new(self.limit, period)
@@ -106,17 +131,18 @@ impl Options {
         use Name::{
             Budget, Concurrency, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp,
         };
-        if (self.algorithm == Concurrency) == self.period.is_some() {
+        if (self.algorithm == Concurrency || self.calendar.is_some()) == self.period.is_some() {
             let needs = if self.period.is_none() { "needs --period" } else { "has no --period" };
             return Err(Stop::Asked(format!("this algorithm {needs}")));
         }
         if self.algorithm == Concurrency && self.burst.is_some() {
             return Err(Stop::Asked(String::from("--burst is not for this algorithm")));
         }
-        let options: [(&str, bool, &[Name]); 8] = [
+        let options: [(&str, bool, &[Name]); 9] = [
             ("--max-hold", self.max_hold.is_some(), &[Budget, Concurrency]),
             ("--cells", self.cells.is_some(), &[SlidingWindow]),
             ("--anchored", self.anchored, &[FixedWindow]),
+            ("--calendar", self.calendar.is_some(), &[FixedWindow]),
             ("--warm-up", self.warm_up.is_some(), &[SmoothWarmingUp]),
             ("--cold-factor", self.cold_factor.is_some(), &[SmoothWarmingUp]),
             ("--max-burst", self.max_burst.is_some(), &[SmoothBursty]),
@@ -141,9 +167,37 @@ impl Options {
         self.max_hold.map_or(limit, |time| limit.max_hold(time))
     }
 
-    pub(crate) fn fixed_window(&self, quota: Quota) -> FixedWindow {
-        let window = FixedWindow::new(quota).horizon(self.horizon);
-        if self.anchored { window.anchored() } else { window }
+    pub(crate) fn fixed_window(&self, quota: Quota) -> Result<FixedWindow, Stop> {
+        let window = match self.calendar()? {
+            Some(calendar) => FixedWindow::calendar(quota.limit(), calendar),
+            None => FixedWindow::new(quota),
+        };
+        let window = window.horizon(self.horizon);
+        Ok(if self.anchored { window.anchored() } else { window })
+    }
+
+    fn calendar(&self) -> Result<Option<Calendar>, Stop> {
+        let options = [
+            ("--time-zone", self.time_zone.is_some(), self.calendar.is_some()),
+            ("--week-begins", self.week_begins.is_some(), self.calendar == Some(Span::Week)),
+            ("--month-begins", self.month_begins.is_some(), self.calendar == Some(Span::Month)),
+        ];
+        for (option, given, fits) in options {
+            if given && !fits {
+                let why = format!("{option} is not for this --calendar, or for none");
+                return Err(Stop::Asked(why));
+            }
+        }
+        let Some(span) = self.calendar else { return Ok(None) };
+        let calendar = match span {
+            Span::Day => Calendar::day(),
+            Span::Week => Calendar::week(self.week_begins.unwrap_or(Weekday::Monday)),
+            Span::Month => Calendar::month_from(self.month_begins.unwrap_or(1)),
+            Span::Year => Calendar::year(),
+        };
+        let unknown = |error| Stop::Asked(format!("--time-zone: {error}"));
+        let zone = self.time_zone.as_deref().map_or(Ok(calendar), |name| calendar.time_zone(name));
+        zone.map(Some).map_err(unknown)
     }
 
     pub(crate) fn sliding_window(&self, quota: Quota) -> SlidingWindow {

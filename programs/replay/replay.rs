@@ -38,7 +38,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
             decide(options, options.concurrency(quota), options.max_wait(bucket)).await
         }
         Name::FixedWindow => {
-            decide(options, options.fixed_window(quota), options.max_wait(bucket)).await
+            decide(options, options.fixed_window(quota)?, options.max_wait(bucket)).await
         }
         Name::SlidingLog => {
             let log = SlidingLog::new(quota).horizon(horizon).max_limit(u64::MAX);

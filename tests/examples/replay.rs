@@ -550,3 +550,68 @@ fn redisson_tells_the_same_in_memory_and_in_redis() {
     assert_eq!(said(&memory), said(&redis));
     assert_eq!(told(&memory).len(), 1_500);
 }
+
+/// A day of 23 hours in Berlin, and months of invoices.
+#[test]
+fn a_calendar_ends_its_windows_at_local_midnight() {
+    // 2026-03-29 00:00 in Berlin.
+    let midnight = 1_774_738_800_000_000_u64;
+    let hour = 3_600_000_000;
+    let traffic = lines(&[
+        json!({"t": midnight, "key": "a"}),
+        json!({"t": midnight + hour, "key": "a"}),
+        json!({"t": midnight + 23 * hour - 1, "key": "a", "op": "peek"}),
+        json!({"t": midnight + 23 * hour, "key": "a"}),
+        json!({"t": midnight + 24 * hour, "key": "a", "limit": 3}),
+    ]);
+    let expected = [
+        ("allow", 0, 23 * hour),
+        ("deny", 0, 22 * hour),
+        ("allow", 0, 1),
+        ("allow", 0, 24 * hour),
+        ("allow", 1, 23 * hour),
+    ];
+    let server = Server::start();
+    let redis = format!(" --redis {}", server.url());
+    for on in ["", redis.as_str()] {
+        let options = format!(
+            "--algorithm fixed_window --limit 1 --calendar day --time-zone Europe/Berlin{on}"
+        );
+        let output = replay(&options, &traffic);
+        assert!(output.status.success(), "{}", said(&output));
+        for (line, (verdict, remaining, reset)) in told(&output).iter().zip(expected) {
+            let told = (&line["verdict"], &line["remaining"], &line["reset_after_us"]);
+            assert_eq!(told, (&json!(verdict), &json!(remaining), &json!(reset)), "{on}: {line}");
+        }
+    }
+    // From 2026-02-27 12:00 in UTC: what is left of the month, the week, the year.
+    let traffic = lines(&[json!({"t": 1_772_193_600_000_000_u64, "key": "a"})]);
+    for (options, hours) in [
+        ("--calendar month", 36),
+        ("--calendar month --month-begins 31", 12),
+        ("--calendar week", 60),
+        ("--calendar week --week-begins saturday", 12),
+        ("--calendar year", 24 * 307 + 12),
+    ] {
+        let output = replay(&format!("--algorithm fixed_window --limit 1 {options}"), &traffic);
+        assert_eq!(told(&output)[0]["reset_after_us"], json!(hours * hour), "{options}");
+    }
+    for (options, why) in [
+        ("--calendar day --period 1s", "--period"),
+        ("--calendar day --anchored", "--anchored"),
+        ("--calendar day --week-begins monday", "--week-begins"),
+        ("--calendar week --week-begins Mon", "Mon"),
+        ("--calendar day --time-zone Berlin", "Berlin"),
+        ("--period 1s --time-zone UTC", "--calendar"),
+        ("--calendar fortnight", "fortnight"),
+    ] {
+        let output = replay(&format!("--algorithm fixed_window --limit 1 {options}"), &traffic);
+        assert!(
+            !output.status.success() && said(&output).contains(why),
+            "{options}: {}",
+            said(&output)
+        );
+    }
+    let output = replay("--algorithm token_bucket --limit 1 --calendar day", &traffic);
+    assert!(said(&output).contains("--calendar is not for this algorithm"), "{}", said(&output));
+}
