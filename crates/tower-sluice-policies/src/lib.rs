@@ -10,7 +10,7 @@
 // - `setting.rs`: checks the algorithm, quota and waits of a row. `chosen_algorithm.rs` lists the
 //   algorithms and the settings that only some have.
 // - `pattern.rs`: the requests that a policy takes; `path.rs` reads their paths. `policy_key.rs`:
-//   the key that it charges.
+//   the key that it charges; `request_values.rs` reads cookies and queries.
 // - `policy.rs`: a policy, which is a row whose fields were all checked.
 // From a request to a decision:
 // - `policies.rs`: the key extractor and the limiter of a layer. It has the table in force, and
@@ -42,6 +42,7 @@ mod policy_event;
 mod policy_handle;
 mod policy_key;
 mod read_rows;
+mod request_values;
 mod row;
 mod setting;
 mod table_error;

@@ -133,7 +133,7 @@ fn spell(path: &str) -> (String, Vec<u8>) {
 }
 
 /// Decodes the two hexadecimal digits at the beginning of a text.
-fn decoded_byte(digits: &[u8]) -> Option<u8> {
+pub(crate) fn decoded_byte(digits: &[u8]) -> Option<u8> {
     let digits = digits.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }

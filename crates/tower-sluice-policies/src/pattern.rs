@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use http::header::HOST;
 use http::{HeaderName, Method};
 use matchit::Router;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use tower_sluice::Error;
+use tower_sluice::crates::ipnet::IpNet;
 use tower_sluice::key::Head;
 
-use super::path::{Allowed, MAY_ALLOW, Reading, in_several_ways, spelled};
-use super::policy_key::{host_name, hosts};
+use super::path::{Allowed, MAY_ALLOW, Reading, ambiguous_path, in_several_ways, spelled};
+use super::policy_key::{Finders, host_name, hosts};
+use super::request_values::parameters;
 use super::values::Texts;
 
 /// The methods that IANA lists, and `PURGE` of caches. Any other method is probably a typing error,
@@ -32,7 +36,16 @@ pub(crate) struct Pattern {
     #[serde(skip_serializing_if = "Texts::is_empty")]
     method: Texts,
     #[serde(skip_serializing_if = "Option::is_none")]
-    header: Option<Headers>,
+    header: Option<Named>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query: Option<Named>,
+    /// The services of gRPC whose methods it takes.
+    #[serde(skip_serializing_if = "Texts::is_empty")]
+    grpc_service: Texts,
+    #[serde(skip_serializing_if = "Texts::is_empty")]
+    network: Texts,
+    #[serde(skip_serializing_if = "Texts::is_empty")]
+    not_network: Texts,
     /// The name that the program gives to the requests of this row.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -41,15 +54,15 @@ pub(crate) struct Pattern {
     pub(crate) ignore_case: bool,
 }
 
-/// The headers that a request must have, each with its value or with any value.
+/// The headers or parameters that a request must have, each with its value or with any value.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "the name of a header, or a table of names and values")]
-enum Headers {
+#[serde(untagged, expecting = "a name, a list of names, or a table of names and values")]
+enum Named {
     Present(Texts),
     Holding(BTreeMap<String, String>),
 }
 
-impl Headers {
+impl Named {
     fn each(&self) -> Vec<(&str, Option<&str>)> {
         match self {
             Self::Present(names) => names.0.iter().map(|name| (&**name, None)).collect(),
@@ -62,7 +75,7 @@ impl Headers {
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "a path, a list of paths, or a table of path, method, header, name and ignore_case"
+    expecting = "a path, a list of paths, or a table of path, method, header, query, grpc_service, network, not_network, name and ignore_case"
 )]
 enum RawPattern {
     Paths(Texts),
@@ -105,10 +118,31 @@ impl Pattern {
                 )
             })
         };
-        let headers = self.header.as_ref().map(Headers::each);
+        let headers = self.header.as_ref().map(Named::each);
         if headers.as_ref().is_some_and(Vec::is_empty) {
             return Err(String::from("a table of headers is empty"));
         }
+        let query = self.query.as_ref().map(Named::each);
+        if query.as_ref().is_some_and(Vec::is_empty) {
+            return Err(String::from("a table of parameters is empty"));
+        }
+        let service = |name: &String| {
+            let is_name = |part: &str| {
+                let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+                !part.is_empty() && part.bytes().all(is_letter)
+            };
+            if !name.split('.').all(is_name) {
+                let why = "is not a gRPC service; write it with its package, such as `shop.Orders`";
+                return Err(format!("{name:?} {why}"));
+            }
+            PathTest::new(&format!("/{name}/{{method}}"), false).map_err(|error| error.to_string())
+        };
+        let network = |text: &String| {
+            let alone = || text.parse::<IpAddr>().ok().map(IpNet::from);
+            let network = text.parse::<IpNet>().ok().or_else(alone).map(|network| network.trunc());
+            network.ok_or_else(|| format!("{text:?} is not a network, such as `10.0.0.0/8`"))
+        };
+        let networks = |texts: &Texts| texts.0.iter().map(network).collect::<Result<Vec<_>, _>>();
         let header = |(name, value): (&str, Option<&str>)| {
             let found =
                 HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a header name"))?;
@@ -126,6 +160,14 @@ impl Pattern {
             paths: self.path.0.iter().map(path).collect::<Result<_, _>>()?,
             methods: self.method.0.iter().map(method).collect::<Result<_, _>>()?,
             headers: headers.into_iter().flatten().map(header).collect::<Result<_, String>>()?,
+            query: query
+                .into_iter()
+                .flatten()
+                .map(|(name, value)| (name.to_owned(), value.map(str::to_owned)))
+                .collect(),
+            services: self.grpc_service.0.iter().map(service).collect::<Result<_, _>>()?,
+            networks: networks(&self.network)?,
+            not_networks: networks(&self.not_network)?,
             name: self.name.clone(),
             ignore_case: self.ignore_case,
         })
@@ -133,7 +175,7 @@ impl Pattern {
 }
 
 /// Omits the values of headers, since logs have many readers.
-impl fmt::Debug for Headers {
+impl fmt::Debug for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.each().iter().map(|(name, _)| name)).finish()
     }
@@ -222,6 +264,10 @@ pub(crate) struct Matcher {
     paths: Vec<PathTest>,
     methods: Vec<Method>,
     headers: Vec<(HeaderName, Option<String>)>,
+    query: Vec<(String, Option<String>)>,
+    services: Vec<PathTest>,
+    networks: Vec<IpNet>,
+    not_networks: Vec<IpNet>,
     name: Option<String>,
     pub(crate) ignore_case: bool,
 }
@@ -258,13 +304,17 @@ impl PathTest {
 
 impl Matcher {
     /// Returns true if it takes a request with any of these paths. The request may have a name.
-    /// `Err`: the part of a path that servers read in several ways.
+    ///
+    /// # Errors
+    ///
+    /// If that is not known: servers read a path in several ways, or the caller has no address.
     pub(crate) fn takes(
         &self,
         head: &Head<'_>,
         paths: &[Reading<'_>],
         name: Option<&str>,
-    ) -> Result<bool, &'static str> {
+        finders: &Finders,
+    ) -> Result<bool, Error> {
         let has_header = |(name, value): &(HeaderName, Option<String>)| {
             if name == HOST {
                 // HTTP/2 has no such field, and a target with a host outweighs it.
@@ -281,27 +331,47 @@ impl Matcher {
         // A server may take `post` for POST.
         let method = head.method().as_str();
         let is_method = |own: &Method| own.as_str().eq_ignore_ascii_case(method);
+        let has_parameter = |(name, value): &(String, Option<String>)| {
+            let is_it = |own: String| value.as_ref().is_none_or(|value| own == *value);
+            parameters(head, name).any(is_it)
+        };
         let is_rest_right = self.name.as_deref() == name
             && (self.methods.is_empty() || self.methods.iter().any(is_method))
-            && self.headers.iter().all(has_header);
-        if !is_rest_right || self.paths.is_empty() {
-            return Ok(is_rest_right);
+            && self.headers.iter().all(has_header)
+            && self.query.iter().all(has_parameter);
+        if !is_rest_right {
+            return Ok(false);
         }
-        let takes = |path: &str| self.paths.iter().any(|own| own.router.at(path).is_ok());
-        paths.iter().try_fold(false, |is_taken, path| {
-            let path = path.as_deref().map_err(|part| *part)?;
-            Ok(is_taken
-                || match self.ignore_case {
-                    true => takes(&path.to_ascii_lowercase()),
-                    false => takes(path),
-                })
-        })
+        let all = [(&self.paths, self.ignore_case), (&self.services, false)];
+        for (own, ignore_case) in all.into_iter().filter(|(own, _)| !own.is_empty()) {
+            let takes = |path: &str| own.iter().any(|own| own.router.at(path).is_ok());
+            let is_taken = paths.iter().try_fold(false, |is_taken, path| {
+                let path = path.as_deref().map_err(|part| ambiguous_path(part))?;
+                Ok::<_, Error>(
+                    is_taken
+                        || match ignore_case {
+                            true => takes(&path.to_ascii_lowercase()),
+                            false => takes(path),
+                        },
+                )
+            });
+            if !is_taken? {
+                return Ok(false);
+            }
+        }
+        if self.networks.is_empty() && self.not_networks.is_empty() {
+            return Ok(true);
+        }
+        let address = finders.addresses.of_request(head)?.0;
+        let is_in = |networks: &[IpNet]| networks.iter().any(|one| one.contains(&address));
+        Ok((self.networks.is_empty() || is_in(&self.networks)) && !is_in(&self.not_networks))
     }
 
     /// Returns the beginning of each path that it takes: the whole segments before the first
     /// placeholder. `None` if it may take every path.
     pub(crate) fn beginnings(&self) -> Option<impl Iterator<Item = &str>> {
-        (!self.paths.is_empty()).then(|| self.paths.iter().map(PathTest::beginning))
+        let paths = if self.paths.is_empty() { &self.services } else { &self.paths };
+        (!paths.is_empty()).then(|| paths.iter().map(PathTest::beginning))
     }
 }
 

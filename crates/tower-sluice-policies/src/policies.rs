@@ -1,7 +1,7 @@
 //! Policies as the key extractor and the limiter of a layer: their settings, their source, and the
 //! state that they share with handles.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::limited_policy::{LimitedPolicy, PolicyStore, StorePlace};
 use super::path::Allowed;
 use super::policy::Policy;
 use super::policy_event::{PolicyEvent, PolicyObserver};
-use super::policy_key::FindAddress;
+use super::policy_key::Finders;
 use super::read_rows;
 use super::row::Rows;
 use super::table_error::TableError;
@@ -145,7 +145,7 @@ impl Policies {
     ///
     /// If a row is wrong, or if there is no row. The table in force then stays.
     pub fn load(&self, rows: &Rows) -> Result<(), TableError> {
-        let (policies, allowed) = read_rows::policies(rows)?;
+        let (policies, allowed) = read_rows::policies(rows, self.finders())?;
         // Held until the table is replaced, so that loads run one after another.
         let switches = self.shared.switches.lock();
         let mut switches = switches.unwrap_or_else(PoisonError::into_inner);
@@ -219,13 +219,13 @@ impl Policies {
         Arc::clone(&self.shared.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn addresses(&self) -> &dyn FindAddress {
-        &*self.shared.settings.addresses
+    pub(crate) fn finders(&self) -> &Finders {
+        &self.shared.settings.finders
     }
 
     /// Returns the charge of a request that may have a name.
     fn charge_of(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
-        let selected = self.table().select(head, name, &self.shared.global, self.addresses());
+        let selected = self.table().select(head, name, &self.shared.global, self.finders());
         let selection = match selected {
             Ok(selection) => selection,
             Err(no_key) => return no_key.into(),
@@ -328,7 +328,7 @@ fn in_proportion(own: u64, cost: u64, actual: u64) -> u64 {
 #[must_use = "it makes no policies until `build` is called"]
 pub struct PoliciesBuilder {
     store: PolicyStore,
-    addresses: Arc<dyn FindAddress>,
+    finders: Finders,
     observer: Option<PolicyObserver>,
 }
 
@@ -342,8 +342,8 @@ impl PoliciesBuilder {
             clock: None,
             clock_of: Memory::new("clock", TokenBucket::new(Quota::per_second(1))),
         };
-        let addresses = Arc::new(ClientIp::new());
-        Self { store, addresses, observer: None }
+        let finders = Finders { addresses: Arc::new(ClientIp::new()), own: BTreeMap::new() };
+        Self { store, finders, observer: None }
     }
 
     /// Counts the taken units in the Redis of `pool`, which other processes share. Up to eight
@@ -373,7 +373,39 @@ impl PoliciesBuilder {
     where
         P: FindPeer + Send + Sync + 'static,
     {
-        self.addresses = Arc::new(client_ip);
+        self.finders.addresses = Arc::new(client_ip);
+        self
+    }
+
+    /// Lets rows write `key = "name"` for what a closure finds in a request, such as the user in a
+    /// claim or a tenant. `None` or an empty text: the request has no such key. Stores see a digest
+    /// of it. Default: no such keys.
+    ///
+    /// A name that rows know already, such as `path`, keeps its meaning there.
+    ///
+    /// ```
+    /// use tower_sluice_policies::{Policies, Row, Rows};
+    ///
+    /// #[derive(Clone)]
+    /// struct User(String);
+    ///
+    /// let row = Row::from_texts([
+    ///     ("name", "api"),
+    ///     ("limit", "5"),
+    ///     ("period", "1s"),
+    ///     ("key", "user"),
+    /// ]);
+    /// let policies = Policies::builder()
+    ///     .key("user", |head| Some(head.extensions().get::<User>()?.0.clone()))
+    ///     .build(&Rows::from_iter([row]))?;
+    /// # Ok::<(), tower_sluice_policies::TableError>(())
+    /// ```
+    pub fn key(
+        mut self,
+        name: impl Into<String>,
+        find: impl Fn(&Head<'_>) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.finders.own.insert(name.into(), Arc::new(find));
         self
     }
 

@@ -171,7 +171,7 @@ impl PolicyHandle {
         let gone = || Error::new(ErrorKind::Configuration, "no policy of this name is in force");
         let table = self.policies.table();
         let limited = table.get(self.limited.policy.name()).cloned().ok_or_else(gone)?;
-        let key = limited.policy.key.of_texts(parts, &table.allowed, self.policies.addresses());
+        let key = limited.policy.key.of_texts(parts, &table.allowed, self.policies.finders());
         let none = || Error::new(ErrorKind::Request, "the parts are not a key of this policy");
         let charge = limited.charge(key.ok_or_else(none)?);
         Ok((limited, charge))

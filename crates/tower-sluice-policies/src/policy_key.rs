@@ -1,23 +1,38 @@
 //! The key that a policy charges a request to.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
-use http::header::HOST;
+use http::header::{COOKIE, HOST};
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize, Serializer};
+use tower_sluice::crates::ipnet::{IpNet, Ipv6Net};
 use tower_sluice::key::{ClientIp, FindPeer, Head};
 use tower_sluice::{Error, ErrorKind, by_api_key};
 
 use super::path::{Allowed, Ambiguous, Reading, ambiguous_path};
+use super::request_values::{cookies, only, parameters};
 use super::values::Texts;
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyPart {
     ClientIp,
+    /// The caller's network, by the bits of its prefix. `None`: as `client_ip`.
+    ClientNetwork {
+        ipv4: Option<u8>,
+        ipv6: Option<u8>,
+    },
     Header(HeaderName),
-    Path { ignore_case: bool },
+    Cookie(String),
+    Query(String),
+    /// A key of the program.
+    Own(String),
+    Path {
+        ignore_case: bool,
+    },
     Host,
     Global,
 }
@@ -27,11 +42,36 @@ pub(crate) enum KeyPart {
 #[serde(try_from = "Texts")]
 pub(crate) struct PolicyKey(Vec<KeyPart>);
 
-/// Finds the caller's address in a request, and converts a written address to the same form.
+/// Finds the caller's address in a request, and the network that limits count for an address.
 pub(crate) trait FindAddress: Send + Sync {
-    fn of_request(&self, head: &Head<'_>) -> Result<String, Error>;
-    fn of_text(&self, text: &str) -> Option<String>;
+    fn of_request(&self, head: &Head<'_>) -> Result<(IpAddr, String), Error>;
+    fn group(&self, address: IpAddr) -> String;
 }
+
+/// A closure of the program that finds a key.
+pub(crate) type OwnKey = Arc<dyn Fn(&Head<'_>) -> Option<String> + Send + Sync>;
+
+/// Finds what rows only name: addresses, and the keys of the program.
+#[derive(Clone)]
+pub(crate) struct Finders {
+    pub(crate) addresses: Arc<dyn FindAddress>,
+    pub(crate) own: BTreeMap<String, OwnKey>,
+}
+
+impl Finders {
+    /// Returns the value of a key of the program.
+    ///
+    /// # Errors
+    ///
+    /// If the request has no such key.
+    pub(crate) fn own(&self, name: &str, head: &Head<'_>) -> Result<String, Error> {
+        let value = self.own.get(name).and_then(|find| find(head));
+        only(value.into_iter(), "key", name)
+    }
+}
+
+/// The addresses of IPv4 behind a translator: each is a caller.
+const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 impl KeyPart {
     fn parse(text: &str) -> Result<Self, String> {
@@ -40,15 +80,31 @@ impl KeyPart {
             "path" => Self::Path { ignore_case: false },
             "host" => Self::Host,
             "global" => Self::Global,
-            text => {
-                let Some(name) = text.strip_prefix("header:") else {
-                    return Err(format!(
-                        "no key is called {text:?}; there are `client_ip`, `header:NAME`, `path`, `host` and `global`"
-                    ));
-                };
-                let name = name.trim();
-                Self::Header(name.parse().map_err(|_| format!("{name:?} is not a header name"))?)
-            }
+            text => match text.split_once([':', '/']) {
+                Some(("header", name)) => {
+                    let name = name.trim();
+                    let wrong = |_| format!("{name:?} is not a header name");
+                    Self::Header(name.parse().map_err(wrong)?)
+                }
+                Some((kind @ ("cookie" | "query"), name)) => match name.trim() {
+                    "" => return Err(format!("{text:?} has no name")),
+                    name if kind == "cookie" => Self::Cookie(name.to_owned()),
+                    name => Self::Query(name.to_owned()),
+                },
+                Some(("client_ip", prefixes)) => network(prefixes)?,
+                _ => Self::Own(text.to_owned()),
+            },
+        })
+    }
+
+    /// Returns the name of a key of the program, unless the program has it.
+    fn unknown(&self, finders: &Finders) -> Option<String> {
+        let Self::Own(name) = self else { return None };
+        let own: String = finders.own.keys().map(|name| format!(", `{name}`")).collect();
+        (!finders.own.contains_key(name)).then(|| {
+            format!(
+                "no key is called {name:?}; there are `client_ip`, `client_ip/24`, `client_ip/56`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path`, `host`, `global`{own}"
+            )
         })
     }
 
@@ -56,10 +112,18 @@ impl KeyPart {
         &self,
         head: &Head<'_>,
         path: &Reading<'_>,
-        addresses: &dyn FindAddress,
+        finders: &Finders,
     ) -> Result<String, Error> {
         match self {
-            Self::ClientIp => addresses.of_request(head),
+            Self::ClientIp => Ok(finders.addresses.of_request(head)?.1),
+            Self::ClientNetwork { .. } => {
+                Ok(self.network_of(finders.addresses.of_request(head)?.0, finders))
+            }
+            Self::Cookie(name) => only(cookies(head, name), "cookie", name).map(|one| hidden(&one)),
+            Self::Query(name) => {
+                only(parameters(head, name), "parameter", name).map(|one| hidden(&one))
+            }
+            Self::Own(name) => finders.own(name, head).map(|one| hidden(&one)),
             // A header may be a secret, which must not be readable in a store.
             Self::Header(name) => by_api_key(name.clone()).find(*head),
             Self::Path { ignore_case } => match path {
@@ -72,14 +136,13 @@ impl KeyPart {
     }
 
     /// Converts the text that a client sends to this part.
-    fn of_text(
-        &self,
-        text: &str,
-        allowed: &Allowed,
-        addresses: &dyn FindAddress,
-    ) -> Option<String> {
+    fn of_text(&self, text: &str, allowed: &Allowed, finders: &Finders) -> Option<String> {
         match self {
-            Self::ClientIp => addresses.of_text(text),
+            Self::ClientIp => Some(finders.addresses.group(address(text)?)),
+            Self::ClientNetwork { .. } => Some(self.network_of(address(text)?, finders)),
+            Self::Cookie(_) | Self::Query(_) | Self::Own(_) => {
+                (!text.is_empty()).then(|| hidden(text))
+            }
             Self::Header(name) => {
                 let text = text.trim_ascii();
                 (!text.is_empty()).then(|| by_api_key(name.clone()).key_for(text))
@@ -91,6 +154,48 @@ impl KeyPart {
             Self::Global => (text == "global").then(|| text.to_owned()),
         }
     }
+}
+
+impl KeyPart {
+    /// Returns the network of an address, by the prefixes of this part.
+    fn network_of(&self, address: IpAddr, finders: &Finders) -> String {
+        let Self::ClientNetwork { ipv4, ipv6 } = *self else { return address.to_string() };
+        let address = address.to_canonical();
+        let bits = match address {
+            IpAddr::V4(_) => ipv4,
+            IpAddr::V6(address) => ipv6.filter(|_| !NAT64.contains(&address)),
+        };
+        let network = bits.and_then(|bits| IpNet::new(address, bits).ok());
+        network.map_or_else(|| finders.addresses.group(address), |net| net.trunc().to_string())
+    }
+}
+
+/// Reads the prefixes behind `client_ip/`: that of IPv4, that of IPv6, or both.
+fn network(prefixes: &str) -> Result<KeyPart, String> {
+    let bits = |text: &str, most| text.parse::<u8>().ok().filter(|bits| (1..=most).contains(bits));
+    let (ipv4, ipv6) = match prefixes.split_once('/') {
+        Some((ipv4, ipv6)) => (bits(ipv4, 32), bits(ipv6, 128)),
+        // An IPv6 network of 32 bits or fewer is a whole provider.
+        None => (bits(prefixes, 32), bits(prefixes, 128).filter(|bits| *bits > 32)),
+    };
+    let stated = 1 + usize::from(prefixes.contains('/'));
+    if [ipv4, ipv6].iter().flatten().count() != stated {
+        return Err(format!(
+            "\"client_ip/{prefixes}\" has no valid prefix; write `client_ip/24` for IPv4, `client_ip/56` for IPv6, or `client_ip/24/56`"
+        ));
+    }
+    Ok(KeyPart::ClientNetwork { ipv4, ipv6 })
+}
+
+/// Returns a digest of a value: it may be a secret, which must not be readable in a store.
+fn hidden(value: &str) -> String {
+    by_api_key(COOKIE).key_for(value)
+}
+
+/// Reads an address, or a network that is a key, such as `2001:db8::/64`.
+fn address(text: &str) -> Option<IpAddr> {
+    let address = text.split_once('/').map_or(text, |(address, _)| address);
+    address.trim_matches(['[', ']']).parse().ok()
 }
 
 fn path_key(path: &str, ignore_case: bool) -> String {
@@ -159,6 +264,11 @@ impl PolicyKey {
         self.0.len()
     }
 
+    /// Checks that the program has all keys that only it can have.
+    pub(crate) fn check(&self, finders: &Finders) -> Result<(), String> {
+        self.0.iter().find_map(|part| part.unknown(finders)).map_or(Ok(()), Err)
+    }
+
     /// Returns the key of a request.
     ///
     /// # Errors
@@ -168,9 +278,9 @@ impl PolicyKey {
         &self,
         head: &Head<'_>,
         path: &Reading<'_>,
-        addresses: &dyn FindAddress,
+        finders: &Finders,
     ) -> Result<String, Error> {
-        joined(self.0.iter().map(|part| part.of_request(head, path, addresses)))
+        joined(self.0.iter().map(|part| part.of_request(head, path, finders)))
     }
 
     /// Returns the key of a client that sends these parts. `None` if their number is wrong, or if a
@@ -179,10 +289,9 @@ impl PolicyKey {
         &self,
         texts: &[T],
         allowed: &Allowed,
-        addresses: &dyn FindAddress,
+        finders: &Finders,
     ) -> Option<String> {
-        let of_text =
-            |(part, text): (&KeyPart, &T)| part.of_text(text.as_ref(), allowed, addresses);
+        let of_text = |(part, text): (&KeyPart, &T)| part.of_text(text.as_ref(), allowed, finders);
         let parts = self.0.iter().zip(texts).map(|pair| of_text(pair).ok_or(()));
         joined(parts).ok().filter(|_| texts.len() == self.0.len())
     }
@@ -215,7 +324,14 @@ impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ClientIp => f.write_str("client_ip"),
+            Self::ClientNetwork { ipv4, ipv6 } => {
+                f.write_str("client_ip")?;
+                [ipv4, ipv6].into_iter().flatten().try_for_each(|bits| write!(f, "/{bits}"))
+            }
             Self::Header(name) => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Own(name) => f.write_str(name),
             Self::Path { .. } => f.write_str("path"),
             Self::Host => f.write_str("host"),
             Self::Global => f.write_str("global"),
@@ -233,15 +349,12 @@ impl Serialize for PolicyKey {
 }
 
 impl<P: FindPeer + Send + Sync> FindAddress for ClientIp<P> {
-    fn of_request(&self, head: &Head<'_>) -> Result<String, Error> {
-        self.find(*head).map(|client| client.to_string())
+    fn of_request(&self, head: &Head<'_>) -> Result<(IpAddr, String), Error> {
+        self.find(*head).map(|client| (client.address(), client.to_string()))
     }
 
-    /// Reads an address, or a network that is a key, such as `2001:db8::/64`.
-    fn of_text(&self, text: &str) -> Option<String> {
-        let address = text.split_once('/').map_or(text, |(address, _)| address);
-        let address: IpAddr = address.trim_matches(['[', ']']).parse().ok()?;
-        Some(self.group(address).to_string())
+    fn group(&self, address: IpAddr) -> String {
+        ClientIp::group(self, address).to_string()
     }
 }
 

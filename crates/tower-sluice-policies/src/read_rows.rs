@@ -12,7 +12,7 @@ use super::fields::Fields;
 use super::limited_policy::shared_limiters;
 use super::path::Allowed;
 use super::policy::{self, OnError, Policy, PolicyCost};
-use super::policy_key::PolicyKey;
+use super::policy_key::{Finders, PolicyKey};
 use super::row::{Row, Rows};
 use super::setting::Setting;
 use super::table_error::{RowError, TableError};
@@ -20,7 +20,10 @@ use super::values::Flag;
 use super::written::Written;
 
 /// Checks the rows of a table, and the parts that it allows in paths.
-pub(crate) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError> {
+pub(crate) fn policies(
+    rows: &Rows,
+    finders: &Finders,
+) -> Result<(Vec<Policy>, Allowed), TableError> {
     let (mut policies, mut errors, mut names) = (Vec::new(), Vec::new(), HashSet::new());
     let allowed = Allowed::new(&rows.allow_in_paths).unwrap_or_else(|unknown| {
         let error = |(text, why)| RowError::new("allow_in_paths", Some(text), 0).with(None, why);
@@ -31,7 +34,7 @@ pub(crate) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError
     for (table, rows) in tables {
         for (index, row) in rows.iter().enumerate() {
             let read = if table == "policy" { policy } else { interface };
-            match read(row, index, &allowed) {
+            match read(row, index, &allowed, finders) {
                 Ok(policy) => policies.push(policy),
                 Err(wrong) => errors.extend(wrong),
             }
@@ -53,7 +56,12 @@ pub(crate) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError
 }
 
 /// Reads the row of a policy.
-fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowError>> {
+fn policy(
+    row: &Row,
+    index: usize,
+    allowed: &Allowed,
+    finders: &Finders,
+) -> Result<Policy, Vec<RowError>> {
     let mut fields = Fields::new("policy", row, index);
     let mut row: Written = fields.read();
     let name = name(row.name.take(), &mut fields);
@@ -76,6 +84,9 @@ fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowE
         OnError::Deny | OnError::Allow => None,
     };
     let matcher = fields.checked("match", row.pattern.matcher(allowed));
+    if let Some(key) = &row.key {
+        fields.checked("key", key.check(finders));
+    }
     let Fields { valid, errors, .. } = fields;
     let (Some(name), Some(setting), Some(matcher), []) = (name, setting, matcher, &errors[..])
     else {
@@ -120,7 +131,12 @@ struct Interface {
 }
 
 /// Reads the row of a supplier's interface: a policy that takes every path under its name.
-fn interface(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowError>> {
+fn interface(
+    row: &Row,
+    index: usize,
+    allowed: &Allowed,
+    finders: &Finders,
+) -> Result<Policy, Vec<RowError>> {
     let mut fields = Fields::new("interface", row, index);
     let row: Interface = fields.read();
     let name = name(row.name, &mut fields);
@@ -142,7 +158,8 @@ fn interface(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<R
         (error.table, error.field) = ("interface", Some("rate".into()));
         error
     };
-    policy(&policy_row, index, allowed).map_err(|errors| errors.into_iter().map(of_rate).collect())
+    policy(&policy_row, index, allowed, finders)
+        .map_err(|errors| errors.into_iter().map(of_rate).collect())
 }
 
 /// Checks a name, which response headers and labels contain unchanged.

@@ -11,9 +11,9 @@ use tower_sluice::limiter::{Switch, SwitchMode};
 
 use super::combinations::Combinations;
 use super::limited_policy::{AskedPolicy, LimitedPolicy};
-use super::path::{Allowed, Ambiguous, Reading, ambiguous_path};
+use super::path::{Allowed, Ambiguous, Reading};
 use super::pattern::Matcher;
-use super::policy_key::FindAddress;
+use super::policy_key::Finders;
 use super::table_watch::TableWatch;
 
 /// A table of policies.
@@ -103,7 +103,7 @@ impl Table {
         head: &Head<'_>,
         name: Option<&str>,
         global: &Switch,
-        addresses: &dyn FindAddress,
+        finders: &Finders,
     ) -> Result<Selection, NoKey> {
         let all = global.mode();
         let (mut in_force, mut in_shadow, mut keyless) = (Vec::new(), Vec::new(), Vec::new());
@@ -117,7 +117,7 @@ impl Table {
             let limited = &self.policies[place];
             let policy = &limited.policy;
             let mode = limited.mode(all);
-            let key = match policy.matcher.takes(head, &paths, name) {
+            let key = match policy.matcher.takes(head, &paths, name, finders) {
                 Ok(false) => continue,
                 // It is unknown if the policy would have taken it.
                 Err(_) if mode == SwitchMode::Off => continue,
@@ -125,8 +125,8 @@ impl Table {
                     off.push(Arc::clone(limited));
                     continue;
                 }
-                Err(part) => Err(ambiguous_path(part)),
-                Ok(true) => policy.key.of_request(head, &paths[0], addresses),
+                Err(why) => Err(why),
+                Ok(true) => policy.key.of_request(head, &paths[0], finders),
             };
             let key = match key {
                 Ok(key) => key,

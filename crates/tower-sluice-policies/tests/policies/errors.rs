@@ -179,7 +179,8 @@ fn a_cost_that_never_fits_names_the_field_that_is_too_small() {
 
 #[test]
 fn an_error_of_match_says_what_to_write() {
-    let any = "a path, a list of paths, or a table of path, method, header, name and ignore_case";
+    let any = "a path, a list of paths, or a table of path, method, header, query, grpc_service, \
+        network, not_network, name and ignore_case";
     let case = "ignore_case needs a path: write one, or leave ignore_case out";
     let method = "\"gte\" is not a method that IANA lists; for one of your own match by `name`, or \
                   leave `method` out";

@@ -18,6 +18,7 @@ mod handlers;
 mod java;
 mod odd_rows;
 mod over_redis;
+mod own_keys;
 mod paths;
 mod reload;
 mod routers;
