@@ -135,7 +135,14 @@ impl InForce<'_> {
         let of_share = |Part { place, charge, .. }: Part| {
             let share = self.asked[place].limited.share.as_ref()?;
             // A share is small, and for the time of a fault.
-            Some(Part::new(place, share.boxed.clone(), charge.keep_free(0)))
+            // Without the units that it keeps free, and without the quota of its plan.
+            let wait = charge.longest_wait().unwrap_or_default();
+            let own = Charge::new(charge.key()).cost(charge.units()).max_wait(wait);
+            let own = match charge.deadline() {
+                Some(deadline) => own.with_deadline(deadline),
+                None => own,
+            };
+            Some(Part::new(place, share.boxed.clone(), own))
         };
         let parts: Option<Vec<_>> = parts.into_iter().map(of_share).collect();
         let parts = parts.ok_or_else(|| error.clone())?;

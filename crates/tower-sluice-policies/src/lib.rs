@@ -8,7 +8,7 @@
 // - `read_rows.rs`: reads each row into a policy. `fields.rs` keeps the error of each field, and
 //   `table_error.rs` has the errors of the table.
 // - `setting.rs`: checks the algorithm, quota and waits of a row. `chosen_algorithm.rs` lists the
-//   algorithms and the settings that only some have.
+//   algorithms and the settings that only some have. `plans.rs`: quotas by a value of the request.
 // - `pattern.rs`: the requests that a policy takes; `path.rs` reads their paths. `policy_key.rs`:
 //   the key that it charges; `request_values.rs` reads cookies and queries.
 // - `policy.rs`: a policy, which is a row whose fields were all checked.
@@ -36,6 +36,7 @@ mod fields;
 mod limited_policy;
 mod path;
 mod pattern;
+mod plans;
 mod policies;
 mod policy;
 mod policy_event;

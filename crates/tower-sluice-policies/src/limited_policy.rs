@@ -49,8 +49,8 @@ impl LimitedPolicy {
             PolicyLimiter::new(&policy, Choice::Any(algorithm), store, &StorePlace::Memory, before)
         });
         let mut digest = DefaultHasher::new();
-        let Policy { choice, max_wait, keep_free, on_error, .. } = &policy;
-        format!("{choice:?} {max_wait:?} {keep_free} {on_error:?}").hash(&mut digest);
+        let Policy { choice, max_wait, keep_free, plans, on_error, .. } = &policy;
+        format!("{choice:?} {max_wait:?} {keep_free} {plans:?} {on_error:?}").hash(&mut digest);
         Self { policy, limiter, share, switch, digest: digest.finish() }
     }
 

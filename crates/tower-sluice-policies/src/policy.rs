@@ -12,6 +12,7 @@ use tower_sluice::{Error, ErrorKind, Quota};
 
 use super::chosen_algorithm::Choice;
 use super::pattern::{Matcher, Pattern};
+use super::plans::Plans;
 use super::policy_key::PolicyKey;
 
 /// A policy of the table in force. It serializes as a row with the same decisions. The row has the
@@ -46,6 +47,8 @@ pub struct Policy {
     #[serde(skip)]
     pub(crate) quota: Quota,
     #[serde(skip)]
+    pub(crate) plans: Plans,
+    #[serde(skip)]
     pub(crate) matcher: Matcher,
 }
 
@@ -72,7 +75,7 @@ impl Policy {
         }
     }
 
-    /// The quota.
+    /// The quota of requests without a plan of the row's `quotas`.
     pub fn quota(&self) -> Quota {
         self.quota
     }

@@ -269,6 +269,26 @@ impl PolicyKey {
         self.0.iter().find_map(|part| part.unknown(finders)).map_or(Ok(()), Err)
     }
 
+    /// Checks that it can name a plan: one header, one cookie, or what the program finds.
+    pub(crate) fn check_plan(&self) -> Result<(), String> {
+        match &self.0[..] {
+            [KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Own(_)] => Ok(()),
+            _ => Err(String::from(
+                "a plan is `header:NAME`, `cookie:NAME` or a name that the program gives",
+            )),
+        }
+    }
+
+    /// Returns the name of a request's plan as it was written. `None` if it has none or several.
+    pub(crate) fn plan(&self, head: &Head<'_>, finders: &Finders) -> Option<String> {
+        match self.0.first()? {
+            KeyPart::Header(name) => head.header(name.as_str()),
+            KeyPart::Cookie(name) => only(cookies(head, name), "cookie", name).ok(),
+            KeyPart::Own(name) => finders.own(name, head).ok(),
+            _ => None,
+        }
+    }
+
     /// Returns the key of a request.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use super::chosen_algorithm::Name;
 use super::fields::Fields;
 use super::limited_policy::shared_limiters;
 use super::path::Allowed;
+use super::plans::Plans;
 use super::policy::{self, OnError, Policy, PolicyCost};
 use super::policy_key::{Finders, PolicyKey};
 use super::row::{Row, Rows};
@@ -66,6 +67,7 @@ fn policy(
     let mut row: Written = fields.read();
     let name = name(row.name.take(), &mut fields);
     let setting = if fields.is_wrong("algorithm") { None } else { Setting::of(&row, &mut fields) };
+    let plans = setting.map(|_| Plans::of(&mut row, finders, &mut fields));
     let Written { cost, on_error, .. } = row;
     if let (Some(PolicyCost::Units(units)), Some(setting)) = (cost, setting) {
         fields.checked("cost", setting.check_cost(units));
@@ -93,7 +95,8 @@ fn policy(
         return Err(errors);
     };
     let (algorithm, own) = row.algorithm.written();
-    let is_own = |field: &String| field == "horizon" || own.contains(&&**field);
+    let common = ["horizon", "plan", "quotas"];
+    let is_own = |field: &String| common.contains(&&**field) || own.contains(&&**field);
     let mut settings: Map<_, _> = valid.into_iter().filter(|(field, _)| is_own(field)).collect();
     if matches!(row.algorithm, Name::TokenBucket | Name::Budget) {
         settings.insert("burst".into(), setting.quota.burst_size().into());
@@ -116,6 +119,7 @@ fn policy(
         choice: setting.choice,
         share,
         quota: setting.quota,
+        plans: plans.unwrap_or_default(),
         matcher,
     })
 }

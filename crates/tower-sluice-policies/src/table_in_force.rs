@@ -142,6 +142,7 @@ impl Table {
             };
             let charge = limited.charge(key).cost(policy.cost.of_request(head));
             let charge = charge.max_wait(policy.max_wait()).keep_free(policy.keep_free);
+            let charge = policy.plans.charge(charge, head, finders);
             let asked = AskedPolicy { limited: Arc::clone(limited), charge };
             match mode {
                 SwitchMode::Shadow => in_shadow.push(asked),
@@ -179,7 +180,7 @@ impl Selection {
     /// Returns a unique text for this selection: each policy with its settings and its key. So an
     /// outer limiter that remembers decisions does not use them after a row or a switch changes. It
     /// does after a load of equal rows: a fallback goes on counting. The text also holds the costs,
-    /// because the charge states only the first.
+    /// because the charge states only the first, and the quotas of plans.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for (sign, asked) in [('+', &self.in_force), ('-', &self.in_shadow)] {
@@ -189,6 +190,10 @@ impl Selection {
                 write!(text, "{sign}{name}/{digest:x}={length}:{key}").expect("a string takes all");
                 if (sign, place) != ('+', 0) && charge.units() != 1 {
                     write!(text, "*{}", charge.units()).expect("a string takes all");
+                }
+                for own in charge.own_quota().iter().flat_map(|own| own.as_slice()) {
+                    write!(text, "@{}/{}", own.limit(), own.burst_size())
+                        .expect("a string takes all");
                 }
             }
         }

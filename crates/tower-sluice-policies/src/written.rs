@@ -1,5 +1,6 @@
 //! The row of a policy as it is written.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use serde::Deserialize;
@@ -8,6 +9,7 @@ use serde::Deserialize;
 use super::chosen_algorithm::JavaRateType;
 use super::chosen_algorithm::{CalendarSpan, Name};
 use super::pattern::{self, Pattern};
+use super::plans::PlanQuota;
 use super::policy::{OnError, PolicyCost};
 use super::policy_key::PolicyKey;
 use super::values::{Flag, KeptUnits, Span};
@@ -19,6 +21,8 @@ pub(crate) struct Written {
     pub(crate) name: Option<String>,
     pub(crate) algorithm: Name,
     pub(crate) limit: Option<u64>,
+    pub(crate) plan: Option<PolicyKey>,
+    pub(crate) quotas: Option<BTreeMap<String, PlanQuota>>,
     pub(crate) period: Option<Span>,
     pub(crate) max_wait: Option<Span>,
     pub(crate) cache_ratio: Option<f64>,

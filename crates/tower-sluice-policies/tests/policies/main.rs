@@ -20,6 +20,7 @@ mod odd_rows;
 mod over_redis;
 mod own_keys;
 mod paths;
+mod plans;
 mod reload;
 mod routers;
 mod rows;
