@@ -202,6 +202,18 @@ if full then
 end
 most = units_until(from, over, now, max_debt, burst, unit_numerator, unit_denominator)
 
+-- Gives back spent units. What is held is somebody's still.
+--@ grant
+local units = math.min(amount, (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator)
+local back_rest = units * unit_numerator % unit_denominator
+full, part = full - (units * unit_numerator - back_rest) / unit_denominator, part - back_rest
+if part < 0 then
+  full, part = full - 1, part + unit_denominator
+end
+if full < now then
+  full, part = now, 0
+end
+
 -- Settles: frees the held units of the charge, and spends all but those given back.
 --@ refund
 local since = mark1 - mark1 % max_hold

@@ -75,6 +75,9 @@ value = format('%d:%d', begin, units)
 --@ most
 most = instant > math.max(now, begin or 0) and 0 or limit
 
+--@ grant
+units = math.max(0, units - amount)
+
 -- Only while the window of the mark lasts.
 --@ refund
 if begin == mark1 and begin >= opens and (units > 0 or begin > now) then

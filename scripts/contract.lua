@@ -25,6 +25,7 @@
 --            `keep`, units                before a check or an estimate: limits it to instants at
 --                                         which so many units of each quota stay free
 --            `penalize`, cost             takes the units even if they do not fit
+--            `grant`, cost                gives units back that were taken, whoever took them
 --            `born`, births               before a refund, settlement, renewal or penalty: limits it
 --                                         to keys whose last reset was at these instants
 --            `refund`, cost, marks        gives back the units of a charge. The marks are four

@@ -77,6 +77,9 @@ value = format('%d:%d', begin, units)
 --@ most
 most = instant > math.max(now, begin or 0) and 0 or limit
 
+--@ grant
+units = math.max(0, units - amount)
+
 -- Only while the window of the mark lasts.
 --@ refund
 local ends = (anchored == 1 and begin or begin - begin % period) + period

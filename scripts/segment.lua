@@ -57,7 +57,7 @@ if op == 'refund' or op == 'settle' then
     born[i] = born[i] or 0
   end
   op, a = 'refund', a + 1 + 4 * QUOTAS
-elseif op == 'penalize' then
+elseif op == 'penalize' or op == 'grant' then
   cost, a = ARGV[a + 1] + 0, a + 2
 elseif op == 'estimate' then
   cost, max_wait, a = ARGV[a + 1] + 0, ARGV[a + 2] + 0, a + 3

@@ -146,6 +146,29 @@ elseif op == 'penalize' then
   end
   --@ end
   cost = amount_of_all
+elseif op == 'grant' then
+  -- Gives units back to each quota without a reservation. The reply has the states after it.
+  local amount_of_all = cost
+  --@ each
+  do
+    --@ if own_costs
+    local amount, instant_N = cost_N, nil
+    local cost_N = 0
+    --@ else
+    local amount, instant_N = amount_of_all, nil
+    --@ end
+    cost = 0
+    --@ paste cost
+    if $exists and amount > 0 then
+      --@ paste grant
+      kept_N = true
+    end
+    --@ paste fit
+    --@ paste reply
+    $reply = $values
+  end
+  --@ end
+  cost = amount_of_all
 elseif op == 'reset' then
   -- Empties the keys, whatever they hold. Of a broken key, the charges before this fail.
   --@ each

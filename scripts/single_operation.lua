@@ -69,6 +69,19 @@ elseif op == 'penalize' then
   --@ paste reply
   $reply = $values
   cost = amount
+elseif op == 'grant' then
+  -- Gives units back without a reservation. The reply has the state after it.
+  local amount = cost
+  cost = 0
+  --@ paste cost
+  if $exists and amount > 0 then
+    --@ paste grant
+    kept = true
+  end
+  --@ paste fit
+  --@ paste reply
+  $reply = $values
+  cost = amount
 elseif op == 'reset' then
   -- Empties the key, whatever it holds. If it is broken, the charges before this fail.
   --@ paste flaw

@@ -115,6 +115,11 @@ value = format('%d:%d:%d:%d', begin, current, previous, latest)
 --@ most
 most = instant > math.max(now, latest or 0) and 0 or limit
 
+-- Gives back the units of the latest window first.
+--@ grant
+local given = math.min(amount, current)
+current, previous = current - given, math.max(0, previous - (amount - given))
+
 -- Only while the window of the mark, or the next one, is the latest. Undoes a
 -- reserved wait completely if the state is still what it left.
 --@ refund

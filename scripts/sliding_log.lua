@@ -109,7 +109,7 @@ local function used(state, cutoff)
 end
 
 -- Returns the oldest member with at most `room` units after it: a charge fits when that
--- member leaves the window.
+-- member leaves the window. Then its rank, if it is stored.
 local function find_leaver(state, room)
   local last, found = state.last, state.last
   while state.added do
@@ -122,7 +122,7 @@ local function find_leaver(state, room)
   local log = state.stored
   local low, high = oldest(log), state.last
   if after(low, last) <= room then
-    return low
+    return low, 0
   end
   -- Interpolates: fast for equal costs. Every third try halves the range.
   local bottom, top = 0, redis.call('ZCARD', log.key) - 1 - state.dropped
@@ -137,7 +137,7 @@ local function find_leaver(state, room)
     end
     local middle = ranked(log, rank)
     if log.flaw then
-      return high
+      return high, top
     end
     if after(middle, last) <= room then
       top, high = rank, middle
@@ -145,7 +145,7 @@ local function find_leaver(state, room)
       bottom, low = rank, middle
     end
   end
-  return high
+  return high, top
 end
 
 -- The same, found once for a state.
@@ -329,6 +329,27 @@ end
 -- The limit at a time, and nothing if more than the limit counts already.
 --@ most
 most = instant > math.max(now, log and log.last and log.last.at or 0) and 0 or limit
+
+-- Gives back the newest units first: the totals after older ones would become wrong.
+--@ grant
+if log.last then
+  local stored = log.stored
+  if amount < used(log, math.max(now, log.last.at) - period) then
+    local kept, rank = find_leaver(log, amount)
+    local rest = amount - after(kept, log.last)
+    if rank then
+      local dropped = redis.call('ZCARD', stored.key) - 1 - rank
+      log = { last = kept, stored = stored, dropped = dropped }
+    else
+      while log.last ~= kept do
+        log = log.before
+      end
+    end
+    log = rest > 0 and taken_back(log, rest, period) or log
+  else
+    log = { wiped = true, stored = stored }
+  end
+end
 
 -- Only of the newest member: the totals after an older one would become wrong.
 --@ refund

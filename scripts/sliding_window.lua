@@ -150,6 +150,15 @@ value = format('%d:%d', cell_width, newest) .. list
 --@ most
 most = instant > math.max(now, newest and newest * width or 0) and 0 or limit
 
+-- Gives back the newest units first.
+--@ grant
+local left, units = amount, {}
+for i = cells + 1, 1, -1 do
+  local given = math.min(left, counts[i])
+  left, units[i] = left - given, counts[i] - given
+end
+counts, list = units, nil
+
 -- Only while the cell of the mark counts. Undoes a reserved wait completely if no
 -- other charge is in the cells that it reached.
 --@ refund

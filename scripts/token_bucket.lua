@@ -117,6 +117,18 @@ most = math.max(-1, math.min(most, now + max_debt + span - from))
 most = math.max(0, most * unit_denominator + spare - over)
 most = (most - most % unit_numerator) / unit_numerator
 
+-- The bucket becomes full earlier, by the time of the units.
+--@ grant
+local units = math.min(amount, (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator)
+local back_rest = units * unit_numerator % unit_denominator
+full, part = full - (units * unit_numerator - back_rest) / unit_denominator, part - back_rest
+if part < 0 then
+  full, part = full - 1, part + unit_denominator
+end
+if full < now then
+  full, part = now, 0
+end
+
 -- Only if nothing was taken since: the state is still that of the mark.
 --@ refund
 if full == mark1 and part == mark2 then

@@ -234,11 +234,14 @@ impl<G: Gate> Replay<G> {
         let answer = match line.op {
             Op::Peek | Op::Available => self.gate.peek(charge).await,
             Op::Penalize => self.gate.penalize(charge).await.map(|done| done.0),
+            Op::Grant => self.gate.grant(charge, line.cost.unwrap_or(1)).await.map(|done| done.0),
             Op::Reset => self.gate.reset(charge).await.map(|done| done.0),
             _ => self.gate.check(&charge).await,
         };
         let (told, reservation) = match answer {
-            Ok(since) if matches!(line.op, Op::Penalize | Op::Reset | Op::Available) => {
+            Ok(since)
+                if matches!(line.op, Op::Penalize | Op::Grant | Op::Reset | Op::Available) =>
+            {
                 (Told::done(number, &since), None)
             }
             Ok(mut decision) => {
@@ -338,6 +341,7 @@ fn foreign(line: &Line<'_>, has_quota: bool, algorithm: Name) -> Option<&'static
     }
     match (algorithm == Name::Redisson, line.op) {
         (true, Op::Penalize) => Some("redisson takes nothing without asking"),
+        (true, Op::Grant) => Some("redisson gives permits back by a release"),
         (true, _) if has_quota => Some("a limiter of redisson has a rate of its own"),
         (true, _) if line.keep_free > 0 => Some("redisson leaves no units free"),
         (true, _) if line.cost.is_some_and(|cost| u32::try_from(cost).is_err()) => {

@@ -40,6 +40,7 @@ pub(crate) enum Op {
     Settle,
     Renew,
     Penalize,
+    Grant,
     Reset,
     /// redisson: releases permits, whichever line took them.
     Release,

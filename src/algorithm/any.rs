@@ -262,6 +262,16 @@ impl Algorithm for AnyAlgorithm {
         with_own_state!(rule, state, |A, own| A::penalty(rule, own, now, cost))
     }
 
+    fn grants(rule: &AnyRule) -> bool {
+        dispatch!(AnyRule, rule, |A, rule| A::grants(rule))
+    }
+
+    fn give(rule: &AnyRule, state: &mut AnyState, now: i64, units: i64) {
+        with_own_state!(rule, Some(state), |A, own| {
+            own.into_iter().for_each(|own| A::give(rule, own, now, units));
+        });
+    }
+
     fn report(rule: &AnyRule, state: Option<&AnyState>, now: i64) -> Report {
         with_own_state!(rule, state, |A, own| A::report(rule, own, now))
     }

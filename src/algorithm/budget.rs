@@ -353,6 +353,13 @@ impl Algorithm for Budget {
         cost.min(rule.unit.between(from, rule.latest(now, rule.max_debt)))
     }
 
+    /// Gives back spent units. What is held is somebody's still.
+    fn give(rule: &Rule, state: &mut State, now: i64, units: i64) {
+        let mut next = rule.rolled(state, now);
+        (next.full, next.part) = rule.unit.before((next.full, next.part), units, now);
+        *state = rule.marked(next, now);
+    }
+
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some(state) = state else { return Report::full(rule.burst) };
         let mut state = rule.rolled(state, now);

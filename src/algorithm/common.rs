@@ -116,6 +116,20 @@ impl Unit {
         (start.0 + time.0 + carry, part - carry * self.denominator)
     }
 
+    /// Returns the instant that is the time of `units` before `end`, but not before `now`. Units of
+    /// which the time would not be exact count as those of the longest exact time.
+    pub(super) fn before(self, end: (i64, i64), units: i64, now: i64) -> (i64, i64) {
+        let time = self.time(self.exact_units(units));
+        let borrow = i64::from(end.1 < time.1);
+        let (whole, part) = (end.0 - time.0 - borrow, end.1 - time.1 + borrow * self.denominator);
+        (whole, part).max((now, 0))
+    }
+
+    /// Returns the units, or as many as have an exact time.
+    pub(super) fn exact_units(self, units: i64) -> i64 {
+        units.min((INEXACT - 1) / self.numerator)
+    }
+
     /// Returns the units that refill between two instants, each in whole µs and a rest over the
     /// denominator of a unit's time. It is cut where a product would not be exact.
     #[inline]

@@ -286,6 +286,13 @@ impl Algorithm for Concurrency {
         cost.min((rule.limit - rule.held(state, now)).max(0))
     }
 
+    /// All units are held by somebody.
+    fn grants(_: &Rule) -> bool {
+        false
+    }
+
+    fn give(_: &Rule, _: &mut State, _: i64, _: i64) {}
+
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some(state) = state else { return Report::full(rule.limit) };
         let state = rule.rolled(state, now);

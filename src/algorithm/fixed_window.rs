@@ -263,6 +263,10 @@ impl Algorithm for FixedWindow {
         if is_over { 0 } else { cost.min(rule.limit) }
     }
 
+    fn give(_: &Rule, state: &mut State, _: i64, units: i64) {
+        state.units = (state.units - units).max(0);
+    }
+
     #[inline]
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some(state) = rule.alive(state, now) else { return Report::full(rule.limit) };

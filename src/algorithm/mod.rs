@@ -342,6 +342,17 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// window at most its limit. `spend` takes them exactly.
     fn penalty(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64;
 
+    /// Returns false if nothing can be granted: whoever holds the units still has them.
+    #[inline]
+    fn grants(rule: &Self::Rule) -> bool {
+        let _ = rule;
+        true
+    }
+
+    /// Gives back up to `units` of the taken units, at least one, whoever took them. Held units
+    /// stay held.
+    fn give(rule: &Self::Rule, state: &mut Self::State, now: i64, units: i64);
+
     /// Returns the units that remain, and the time until the state is equivalent to no state.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
 
@@ -433,6 +444,21 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         }
         let answer = Self::estimate(rule, state.as_ref(), now, Check::PEEK);
         Ruling { mark: (taken > 0).then(Mark::default), not_taken: cost - taken, ..answer }
+    }
+
+    /// Gives back units without a reservation. Returns the answer of a peek after it: the twin of
+    /// the operation `grant`.
+    fn grant(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, units: i64) -> Ruling {
+        let own = state.as_mut().filter(|_| units > 0);
+        let is_changed = own.is_some();
+        if let Some(own) = own {
+            if let Some(clamped) = Self::clamp(rule, own, now) {
+                *own = clamped;
+            }
+            Self::give(rule, own, now, units);
+        }
+        let answer = Self::estimate(rule, state.as_ref(), now, Check::PEEK);
+        Ruling { mark: is_changed.then(Mark::default), ..answer }
     }
 
     /// Gives back units of a reservation, and returns how many: the twin of the operation `refund`.

@@ -230,6 +230,19 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         cost
     }
 
+    fn grants(rule: &Self::Rule) -> bool {
+        rule.iter().any(|member| A::grants(&member.rule))
+    }
+
+    /// Each member gets the units, but for one that can be given none.
+    fn give(rule: &Self::Rule, state: &mut Self::State, now: i64, units: i64) {
+        for (member, own) in rule.iter().zip(state) {
+            if let Some(own) = own {
+                A::give(&member.rule, own, now, member.cost(units));
+            }
+        }
+    }
+
     /// Each member takes what it may owe itself, so that a debt to one delays no other.
     fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Ruling {
         let mut states = state.take().unwrap_or_default();

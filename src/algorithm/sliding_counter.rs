@@ -217,6 +217,14 @@ impl Algorithm for SlidingCounter {
         if used > rule.limit { 0 } else { cost.min(rule.limit) }
     }
 
+    /// Gives back the units of the latest window first.
+    fn give(rule: &Rule, state: &mut State, _: i64, units: i64) {
+        let own = rule.rebase(Some(state)).unwrap_or(*state);
+        let given = units.min(own.current);
+        let previous = (own.previous - (units - given)).max(0);
+        *state = State { current: own.current - given, previous, ..own };
+    }
+
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some(state) = rule.rebase(state) else { return Report::full(rule.limit) };
         let remaining = match state.latest <= now {

@@ -260,6 +260,23 @@ impl Algorithm for SlidingLog {
         if used > rule.limit { 0 } else { cost.min(rule.limit) }
     }
 
+    /// Gives back the newest units first: a change of older ones would make the later totals wrong.
+    fn give(rule: &Rule, state: &mut State, now: i64, units: i64) {
+        let Some(last) = state.last().copied() else { return };
+        if units >= state.used(last.at.max(now) - rule.period) {
+            return *state = State::default();
+        }
+        let mut rest = units;
+        while let Some(newest) = state.last().filter(|newest| newest.units <= rest) {
+            rest -= newest.units;
+            state.members.pop_back();
+        }
+        if let Some(newest) = state.members.back_mut().filter(|_| rest > 0) {
+            (newest.units, newest.total) = (newest.units - rest, newest.total - rest);
+            state.prune(now - rule.period);
+        }
+    }
+
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some((state, last)) = state.and_then(|state| Some((state, state.last()?))) else {
             return Report::full(rule.limit);

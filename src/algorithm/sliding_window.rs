@@ -243,6 +243,18 @@ impl Algorithm for SlidingWindow {
         if used > rule.limit { 0 } else { cost.min(rule.limit) }
     }
 
+    /// Gives back the newest units first.
+    fn give(rule: &Rule, state: &mut State, now: i64, units: i64) {
+        if let Some(own) = rule.rebase(Some(state), now) {
+            *state = own;
+        }
+        let mut left = units;
+        for own in state.units.iter_mut().rev() {
+            let given = left.min(*own);
+            (left, *own) = (left - given, *own - given);
+        }
+    }
+
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some(state) = rule.rebase(state, now) else { return Report::full(rule.limit) };
         let cell = now.div_euclid(rule.width);

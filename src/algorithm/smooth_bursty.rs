@@ -294,6 +294,15 @@ impl Algorithm for SmoothBursty {
         if room < 0 { 0 } else { cost.min(units) }
     }
 
+    /// Stores permits as if the time of the units had passed.
+    fn give(rule: &Rule, state: &mut State, now: i64, units: i64) {
+        let (credit, next) = rule.resynced(Some(state), now);
+        let (time, rest) = rule.unit.time(rule.unit.exact_units(units));
+        let filled = (time - (next - now)).clamp(0, rule.burst);
+        let credit = (credit + filled * rule.unit.denominator + rest).min(rule.cap);
+        *state = State { credit, next: (next - time).max(now), unit: rule.unit, last: now };
+    }
+
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let (credit, next) = rule.resynced(state, now);
         let ahead = (next - now).max(0);

@@ -353,6 +353,15 @@ impl Algorithm for SmoothWarmingUp {
         low
     }
 
+    /// Stores permits as if the time of the units at the stable pace had passed.
+    fn give(rule: &Rule, state: &mut State, now: i64, units: i64) {
+        let (stored, next) = rule.resynced(Some(state), now);
+        let time = (units as f64 * rule.stable).min((INEXACT - 1) as f64).floor() as i64;
+        let filled = (time - (next - now)).max(0);
+        let stored = rule.filled(stored, filled);
+        *state = State { stored, next: (next - time).max(now), unit: rule.unit, last: now };
+    }
+
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let (stored, next) = rule.resynced(state, now);
         let ahead = (next - now).max(0);

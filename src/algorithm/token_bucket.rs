@@ -176,6 +176,10 @@ impl Algorithm for TokenBucket {
         cost.min(rule.unit.between(from, rule.latest(now, rule.max_debt)))
     }
 
+    fn give(rule: &Rule, state: &mut State, now: i64, units: i64) {
+        *state = rule.state(rule.unit.before(state.rebase(rule), units, now), now);
+    }
+
     #[inline]
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let (full, part) = state.map_or((now, 0), |state| state.rebase(rule)).max((now, 0));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::charge_numbers::{check_range, duration, micros, units};
 use super::line::{LineId, Lines, Place, ResetsSeen, SettleUnits, Slot};
+use super::operate::AllHeld;
 use crate::algorithm::{Algorithm, Check, InLua, QuotaAnswer, Ruling, ScriptPart, Verdict};
 use crate::core::charge::{KeepFree, Key};
 use crate::core::decision::{DecidedPolicy, Details, Figures, KEEPS_NAME, Origin, distinct_names};
@@ -84,6 +85,15 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let max_wait = micros(charge.longest_wait().unwrap_or_default());
         let check = Check::new(charge.units().cast_signed(), max_wait).keeping(keep_free);
         Ok((self.rule(charge.own_quota())?, check))
+    }
+
+    /// Checks that units can be granted under a rule.
+    pub(crate) fn check_grant(&self, rule: &A::Rule) -> Result<(), Error> {
+        let why = "no units can be granted: all are held until they are released";
+        match A::grants(rule) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Configuration, why).with_source(AllHeld)),
+        }
     }
 
     /// Returns the rule of the limiter's own quota, or of the quota of a charge.

@@ -177,7 +177,11 @@ impl Around for Arc<Cache> {
     fn open_operation(&self, operation: Operation, charge: &Charge) -> Begin<OpenQuestion> {
         match operation {
             Operation::Estimate => Begin::Unseen,
-            Operation::Penalize | Operation::Reset | Operation::Block(_) | Operation::Unblock => {
+            Operation::Penalize
+            | Operation::Grant
+            | Operation::Reset
+            | Operation::Block(_)
+            | Operation::Unblock => {
                 let afterwards = Afterwards::Forget(KeyHash::of(charge).place);
                 Begin::Seen(OpenQuestion { cache: Arc::clone(self), afterwards })
             }

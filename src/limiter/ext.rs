@@ -359,6 +359,48 @@ pub trait LimiterExt: Limiter + Sized {
         OperationFuture::new(self.operate(Operation::Penalize, &charge.into()), Done)
     }
 
+    /// Gives up to so many taken units of a key back, whoever took them: a customer is owed, or a
+    /// batch failed for reasons of yours. For the units of one charge, use
+    /// [`settle`](Limiter::settle).
+    ///
+    /// ```
+    /// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota, algorithm::TokenBucket};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let api = Memory::new("api", TokenBucket::new(Quota::per_day(100)));
+    /// assert!(api.check(&Charge::new("acme").cost(80)).await?.is_admitted());
+    /// assert_eq!(api.grant("acme", 50).await?.remaining(), Some(70));
+    /// // A bucket is never more than full.
+    /// assert_eq!(api.grant("acme", 50).await?.remaining(), Some(100));
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// The answer is that of a peek afterwards. Of several quotas or limiters, each gets the units;
+    /// a member whose charge has a cost of its own gets that number. A
+    /// [`block`](LimiterExt::block) stays. A grant makes a debt smaller, too.
+    ///
+    /// | algorithm | gets back |
+    /// |---|---|
+    /// | a bucket | units, until it is full |
+    /// | a [budget](crate::algorithm::Budget) | spent units; held ones stay held |
+    /// | a window, a log, a counter | the newest units of its latest window, until none count |
+    /// | a smooth limiter | permits, as if their time had passed |
+    /// | a limit of [concurrency](crate::algorithm::Concurrency) | nothing, which is an error |
+    ///
+    /// Beside a limit of concurrency, other quotas get their units, and it is no error.
+    /// Requests that wait keep their slots. A refund of a charge from before a grant may give back
+    /// less than it took. Units that a [lease](LimiterExt::lease) has taken stay leased.
+    ///
+    /// # Errors
+    ///
+    /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
+    /// limiter cannot.
+    #[doc(alias("add_tokens", "credit", "reward"))]
+    fn grant(&self, charge: impl Into<Charge>, units: u64) -> OperationFuture<Self::Future> {
+        OperationFuture::new(self.operate(Operation::Grant, &charge.into().cost(units)), Done)
+    }
+
     /// Refuses all charges of a key for this time, at least 1 µs: against abuse. `Duration::MAX`
     /// lasts until [`unblock`](LimiterExt::unblock).
     ///

@@ -1,5 +1,6 @@
 //! Operations on a key other than checks, for support and admin endpoints.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,10 +12,12 @@ use crate::core::decision::Done;
 use crate::core::{Decision, Error, ErrorKind};
 
 /// An operation on a key other than a check: see [`LimiterExt::estimate`],
-/// [`LimiterExt::penalize`], [`LimiterExt::reset`] and [`LimiterExt::block`].
+/// [`LimiterExt::penalize`], [`LimiterExt::grant`], [`LimiterExt::reset`] and
+/// [`LimiterExt::block`].
 ///
 /// [`LimiterExt::block`]: crate::LimiterExt::block
 /// [`LimiterExt::estimate`]: crate::LimiterExt::estimate
+/// [`LimiterExt::grant`]: crate::LimiterExt::grant
 /// [`LimiterExt::penalize`]: crate::LimiterExt::penalize
 /// [`LimiterExt::reset`]: crate::LimiterExt::reset
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub enum Operation {
     Estimate,
     /// Takes the charge's units, even if they do not fit.
     Penalize,
+    /// Gives back as many taken units as the charge has, whoever took them.
+    Grant,
     /// Forgets the taken units. Settlements of charges from before then do nothing.
     Reset,
     /// Refuses charges of the key for this time.
@@ -31,6 +36,24 @@ pub enum Operation {
     /// Ends a block.
     Unblock,
 }
+
+/// The source of the error of a grant under an algorithm whose units are all held by somebody.
+#[derive(Debug)]
+pub(crate) struct AllHeld;
+
+impl AllHeld {
+    pub(crate) fn is_source_of(error: &Error) -> bool {
+        std::error::Error::source(error).is_some_and(|source| source.is::<Self>())
+    }
+}
+
+impl fmt::Display for AllHeld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the algorithm counts what is held at the same time")
+    }
+}
+
+impl std::error::Error for AllHeld {}
 
 pin_project! {
     /// The future of an [`Operation`].

@@ -255,7 +255,9 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
             each.expect("a limiter in Redis does every operation")
         };
         Some(match operation {
-            Operation::Estimate | Operation::Penalize => self.ask(Some(operation), charge, in_turn),
+            Operation::Estimate | Operation::Penalize | Operation::Grant => {
+                self.ask(Some(operation), charge, in_turn)
+            }
             // The others have no cost, so costs cannot differ.
             Operation::Reset | Operation::Block(_) | Operation::Unblock => {
                 self.ask(Some(operation), &charge.clone().peek(), in_turn)

@@ -157,6 +157,7 @@ fn requests() -> Vec<Request> {
         request(Op::Refund { units: 2, cost: 3, mark: mark.clone() }),
         request(Op::Refund { units: -2, cost: 3, mark }),
         request(Op::Penalize { cost: 7, births: None }),
+        request(Op::Grant { cost: 7 }),
         request(Op::Reset),
         request(Op::Block { time: 7 }),
         request(Op::Unblock),

@@ -289,6 +289,7 @@ impl Op {
             None => Self::Check { cost, max_wait },
             Some(Operation::Estimate) => Self::Estimate { cost, max_wait },
             Some(Operation::Penalize) => Self::Penalize { cost, births },
+            Some(Operation::Grant) => Self::Grant { cost },
             Some(Operation::Reset) => Self::Reset,
             Some(Operation::Block(time)) => Self::Block { time: block_time(time) },
             Some(Operation::Unblock) => Self::Unblock,
@@ -325,6 +326,9 @@ impl<A: InLua> Inner<A> {
 
     fn request(&self, key: String, operation: Option<Operation>, charge: &Charge) -> Asked {
         let (rule, check) = self.named.read(charge)?;
+        if operation == Some(Operation::Grant) {
+            self.named.check_grant(&rule)?;
+        }
         let quotas = charge.own_quota().unwrap_or(&self.named.quota);
         let births = charge.extension().map(|Births(births)| of_each_quota(births, quotas));
         let request = Request {

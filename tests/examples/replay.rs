@@ -356,7 +356,7 @@ fn odd_traffic(lines: usize) -> String {
             2 => set("limit", dice.u64(0..7)),
             3 => set("period", [500_000, 3_000_000][dice.usize(..2)]),
             4 => line["op"] = "peek".into(),
-            8 => line["op"] = ["penalize", "penalize", "reset"][dice.usize(..3)].into(),
+            8 => line["op"] = ["penalize", "grant", "reset"][dice.usize(..3)].into(),
             5 if number > 1 => {
                 line["op"] = "refund".into();
                 line["of"] = (number - dice.usize(1..number.min(5))).into();
@@ -395,6 +395,44 @@ fn units_stay_free() {
     for (line, expected) in told.iter().zip(expected) {
         assert_eq!(json!(figures(line)), expected);
     }
+}
+
+/// Units come back without a reservation, up to all of them, and a peek shows the same.
+#[test]
+fn units_are_granted() {
+    let at = |line: Value| {
+        let mut line = line;
+        line["t"] = T0.into();
+        line["key"] = "a".into();
+        line
+    };
+    let asked = [
+        json!({"cost": 9}),
+        json!({"op": "grant", "cost": 4}),
+        json!({"op": "peek"}),
+        json!({"op": "grant"}),
+        json!({"op": "grant", "cost": 1_000}),
+        json!({"op": "peek"}),
+    ];
+    let traffic = lines(&asked.map(at));
+    for (algorithm, left) in [
+        ("token_bucket", [1, 5, 5, 6, 10, 10]),
+        ("fixed_window", [1, 5, 5, 6, 10, 10]),
+        ("sliding_window", [1, 5, 5, 6, 10, 10]),
+        ("sliding_log", [1, 5, 5, 6, 10, 10]),
+        ("sliding_counter", [1, 5, 5, 6, 10, 10]),
+        // What is held is not given.
+        ("budget", [1, 1, 1, 1, 1, 1]),
+    ] {
+        let output = replay(&format!("--algorithm {algorithm} --limit 10 --period 1h"), &traffic);
+        let told: Vec<_> = told(&output).iter().map(|line| line["remaining"].clone()).collect();
+        assert_eq!(json!(told), json!(left), "{algorithm}");
+    }
+    let output = replay("--algorithm concurrency --limit 10", &traffic);
+    let told = told(&output);
+    assert_eq!(told[1]["verdict"], "error");
+    assert!(told[1]["error"].as_str().is_some_and(|error| error.contains("held")), "{told:?}");
+    assert_eq!(told[2]["remaining"], 1);
 }
 
 #[test]

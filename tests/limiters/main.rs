@@ -50,6 +50,7 @@ mod concurrency;
 mod debts;
 mod deny_cache;
 mod engines;
+mod grant;
 mod keep_free;
 mod lease;
 mod memory;

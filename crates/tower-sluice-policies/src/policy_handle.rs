@@ -151,6 +151,16 @@ impl PolicyHandle {
         limited.limiter.boxed.penalize(charge.cost(units)).await
     }
 
+    /// [Gives](LimiterExt::grant) taken units of a key back, up to a full limit.
+    ///
+    /// # Errors
+    ///
+    /// As [`peek`](Self::peek), and if the algorithm of the policy gives nothing.
+    pub async fn grant<T: AsRef<str>>(&self, parts: &[T], units: u64) -> Result<Done, Error> {
+        let (limited, charge) = self.charged(parts)?;
+        limited.limiter.boxed.grant(charge, units).await
+    }
+
     /// Runs an operation on a key in the local share, if there is one, and then in the store. An
     /// error of the share comes after the store was asked.
     async fn with_share<T: AsRef<str>>(

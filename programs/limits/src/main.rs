@@ -53,6 +53,7 @@ async fn run(options: Options) -> Result<(), Stop> {
         Command::Reset(change) => reset(&pool, show, &change).await,
         Command::Block { change, time } => block(&pool, show, &change, time).await,
         Command::Unblock(change) => unblock(&pool, show, &change).await,
+        Command::Grant { change, units } => grant(&pool, show, &change, units).await,
     }
 }
 
@@ -230,4 +231,10 @@ async fn block(pool: &Pool, show: Show, change: &Change, time: Duration) -> Resu
 
 async fn unblock(pool: &Pool, show: Show, change: &Change) -> Result<(), Stop> {
     operate!(pool, show, change, "unblock", "unblocked", true, |limiter, key| limiter.unblock(key))
+}
+
+async fn grant(pool: &Pool, show: Show, change: &Change, units: u64) -> Result<(), Stop> {
+    operate!(pool, show, change, "grant to", "granted to", true, |limiter, key| {
+        limiter.grant(key, units)
+    })
 }

@@ -52,6 +52,14 @@ pub(crate) enum Command {
     },
     /// End a block.
     Unblock(Change),
+    /// Give taken units of a key back.
+    Grant {
+        #[command(flatten)]
+        change: Change,
+        /// How many, at most.
+        #[arg(long)]
+        units: u64,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -202,9 +202,20 @@ async fn a_key_is_reset_blocked_and_unblocked() {
     told(&url, &on_bucket(&["unblock", "api", "alice"]));
     assert!(api.check(&Charge::new("alice")).await.unwrap().is_admitted());
 
+    assert_eq!(
+        told(&url, &on_bucket(&["grant", "api", "alice", "--units", "1"])),
+        format!("granted to {name}: 5 of 5 left\n")
+    );
+    assert!(api.check(&Charge::new("alice")).await.unwrap().is_admitted());
+
     // A typing error changes nothing, and says so.
-    for typo in [["reset", "api", "alcie"], ["unblock", "apj", "alice"]] {
-        let (code, out, err) = run(&url, &on_bucket(&typo));
+    let typos: [&[&str]; 3] = [
+        &["reset", "api", "alcie"],
+        &["unblock", "apj", "alice"],
+        &["grant", "api", "alcie", "--units", "2"],
+    ];
+    for typo in typos {
+        let (code, out, err) = run(&url, &on_bucket(typo));
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
         assert!(err.contains("nothing is stored under sluice:"), "{err}");
     }

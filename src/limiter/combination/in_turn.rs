@@ -16,6 +16,7 @@ use super::held_reservations::{By, Tentative};
 use super::join_all::join_all;
 use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 use crate::limiter::acquire::too_long_a_wait;
+use crate::limiter::operate::AllHeld;
 use crate::limiter::timeout::after_other_calls;
 use crate::limiter::{Limiter, Operation};
 
@@ -351,8 +352,16 @@ pub(crate) fn operate(
     let answers: Vec<_> = parts.into_iter().map(answer).collect::<Option<_>>()?;
     Some(async move {
         let (mut decided, mut answered) = (Decided::default(), false);
+        let count = answers.len();
         for (answer, part) in answers {
-            let decision = after_others(answer.await, &part.charge, &mut answered)?;
+            let answer = match answer.await {
+                // Beside others, which get units, it is looked at alone.
+                Err(error) if count > 1 && AllHeld::is_source_of(&error) => {
+                    part.limiter.check(&part.charge.clone().peek()).await
+                }
+                answer => answer,
+            };
+            let decision = after_others(answer, &part.charge, &mut answered)?;
             let own = PartsDecision::untaken(vec![part], decision.without_retry());
             decided.decisions.push(own);
         }

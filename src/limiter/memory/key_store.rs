@@ -117,6 +117,9 @@ impl<A: Algorithm> Store<A> {
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
         let (rule, asked) = self.named.read(charge)?;
+        if operation == Operation::Grant {
+            self.named.check_grant(&rule)?;
+        }
         let name = digest::short(charge.key());
         // Of a lease, for a charge of before a reset.
         let births = charge.extension().map(|Births(births)| &**births);
@@ -127,6 +130,10 @@ impl<A: Algorithm> Store<A> {
                 Operation::Penalize => {
                     let answer = A::penalize(&rule, &mut kept.state, now, asked.cost);
                     (answer.mark.is_some(), answer.not_taken)
+                }
+                Operation::Grant => {
+                    let answer = A::grant(&rule, &mut kept.state, now, asked.cost);
+                    (answer.mark.is_some(), 0)
                 }
                 Operation::Reset => {
                     self.named.lines.forget(&name, true);

@@ -89,6 +89,8 @@ pub(crate) enum Op {
     Estimate { cost: i64, max_wait: i64 },
     /// Takes `cost` units, even if they do not fit. With `births`, only of keys that have them.
     Penalize { cost: i64, births: Option<Box<[i64]>> },
+    /// Gives back units that were taken, whoever took them.
+    Grant { cost: i64 },
     /// Forgets the key.
     Reset,
     /// Refuses checks for `time` microseconds, or until a block with a later end is over.
@@ -179,6 +181,7 @@ fn append_operation(command: &mut Cmd, quotas: usize, request: &Request) {
         Op::Renew { cost, mark } => command.arg("renew").arg(cost).arg(mark.words()),
         Op::Estimate { cost, max_wait } => command.arg("estimate").arg(cost).arg(max_wait),
         Op::Penalize { cost, .. } => command.arg("penalize").arg(cost),
+        Op::Grant { cost } => command.arg("grant").arg(cost),
         Op::Reset => command.arg("reset"),
         Op::Block { time } => command.arg("block").arg(time),
         Op::Unblock => command.arg("unblock"),

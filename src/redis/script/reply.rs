@@ -114,7 +114,9 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
                 Check::new(cost, max_wait).keeping(request.keep_free.as_slice())
             }
             // Answered like a peek after the operation.
-            Op::Penalize { .. } | Op::Reset | Op::Block { .. } | Op::Unblock => Check::PEEK,
+            Op::Penalize { .. } | Op::Grant { .. } | Op::Reset | Op::Block { .. } | Op::Unblock => {
+                Check::PEEK
+            }
         };
         let rule = self.rule(request.quota.as_ref())?;
         let state = A::state(&rule, now, check, &mut &*state);
@@ -124,6 +126,10 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
             let not_taken = not_taken.ok_or_else(malformed_reply)?;
             let answer = A::estimate(&rule, state.as_ref(), now, check);
             return Ok(ReplyEntry::Decided(Ruling { not_taken, ..answer }));
+        }
+        if let Op::Grant { .. } = request.op {
+            let answer = A::estimate(&rule, state.as_ref(), now, check);
+            return (wait == 0).then_some(ReplyEntry::Decided(answer)).ok_or_else(malformed_reply);
         }
         let (is_taken, wait) = if wait < 0 { (true, -1 - wait) } else { (false, wait) };
         let answer = match request.op {

@@ -15,7 +15,9 @@ use tower_sluice::algorithm::{
     TokenBucket, Verdict,
 };
 use tower_sluice::limiter::{Boxed, Reservation};
-use tower_sluice::{Charge, Decision, Error, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
+use tower_sluice::{
+    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis,
+};
 
 use super::{Played, was_lost};
 use crate::dice::Dice;
@@ -344,6 +346,25 @@ async fn compare_from<A: InLua>(
                     (answer.verdict, answer.report.remaining, answer.report.reset_after);
                 assert_eq!(verdict(&from_lua), from_rust, "{place}: penalty of {cost}");
                 assert_eq!(from_lua.not_taken() as i64, answer.not_taken, "{place}: {cost} taken");
+                continue;
+            }
+            if dice.below(25) == 0 {
+                let units = dice.pick(&[0, 1, 1, 2, capacity / 2, capacity, 1 << 53]);
+                let charge = Charge::new(Arc::clone(&key)).quota(quota.clone());
+                let given = lua.grant(charge, units).await;
+                if !A::grants(&rule) {
+                    let error = given.expect_err("all is held");
+                    assert_eq!(error.kind(), ErrorKind::Configuration, "{place}: {error:?}");
+                    continue;
+                }
+                let Some(from_lua) = play.answer(given, || format!("{place}: {units} given"))
+                else {
+                    continue 'histories;
+                };
+                let answer = A::grant(&rule, &mut state, instant, units as i64);
+                let from_rust =
+                    (answer.verdict, answer.report.remaining, answer.report.reset_after);
+                assert_eq!(verdict(&from_lua), from_rust, "{place}: grant of {units}");
                 continue;
             }
             if dice.below(20) == 0 {

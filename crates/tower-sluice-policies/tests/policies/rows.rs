@@ -353,6 +353,24 @@ async fn a_client_has_its_address_as_its_key() {
     assert!(matches!(keyed, Keyed::Missing(_)));
 }
 
+/// An operator gives units back by the policy's name.
+#[tokio::test(start_paused = true)]
+async fn a_handle_grants_units() {
+    let rows = "policy = [
+        { name = 'api', limit = 10, period = '1h', cost = 8 },
+        { name = 'running', algorithm = 'concurrency', limit = 4 },
+    ]";
+    let policies = policies(rows);
+    assert!(decide(&policies, &request("GET", "/", &[])).await.is_admitted());
+    let grant = |name: &str, units| {
+        let handle = policies.get(name).expect("a policy");
+        async move { handle.grant(&["global"], units).await }
+    };
+    assert_eq!(grant("api", 5).await.unwrap().remaining(), Some(7));
+    assert_eq!(grant("api", 5).await.unwrap().remaining(), Some(10));
+    assert_eq!(grant("running", 1).await.unwrap_err().kind(), ErrorKind::Configuration);
+}
+
 /// A batch job leaves a part of the limit that it shares with people.
 #[tokio::test(start_paused = true)]
 async fn a_row_leaves_units_free() {
