@@ -15,8 +15,8 @@ local a = 2 + ARGUMENTS
 -- The segment that was read: the number of its charges, their cost, and their longest wait.
 local repeats, cost, max_wait
 --@ if complete
--- Its operation, nil for a check; the units to give back, or the time of a block; the marks; the
--- births.
+-- Its operation, nil for a check; the units to give back, or the time of a block or a pause; the
+-- marks; the births.
 local op, back, mark, born
 --@ if any_holds
 -- True if the units of a refund are held anew.

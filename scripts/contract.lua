@@ -34,7 +34,8 @@
 --            `renew`, cost, marks         holds the units as if they were charged now
 --            `reset`                      forgets the units of the key
 --            `block`, time                refuses checks of the key for this time
---            `unblock`                    ends the block
+--            `pause`, time                lets checks of the key fit only after this time
+--            `unblock`                    ends the block and the pause
 --@ end
 --@ if several
 --          `9 1 1 1 0` takes one unit from each of the next 9 * QUOTAS keys.

@@ -63,8 +63,8 @@ elseif op == 'estimate' then
   cost, max_wait, a = ARGV[a + 1] + 0, ARGV[a + 2] + 0, a + 3
 elseif op == 'reset' or op == 'unblock' then
   cost, a = 0, a + 1
-elseif op == 'block' then
-  -- The time of the block.
+elseif op == 'block' or op == 'pause' then
+  -- The time of the block or the pause.
   cost, back, a = 0, ARGV[a + 1] + 0, a + 2
 else
   -- A check: its first word is the cost.

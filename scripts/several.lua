@@ -15,6 +15,8 @@ local known, saved = {}, {}
 local changed_at, wiped_at, why_at, number_at, expires = {}, {}, {}, {}, {}
 -- Its birth: the instant of its last reset.
 local birth_at = {}
+-- The end of its pause.
+local paused_at = {}
 --@ if complete
 -- The end of its block.
 local blocked_at = {}
@@ -37,7 +39,7 @@ while last < groups do
       slot_N = known[KEYS[slot_N]]
       $state = $saved
     else
-      local key, why, number, blocked, birth = KEYS[slot_N], nil, nil, nil, nil
+      local key, why, number, blocked, paused, birth = KEYS[slot_N], nil, nil, nil, nil, nil
       known[key] = slot_N
       --@ if text
       -- `none` stands for no state: the client writes it while a cluster moves the slot.
@@ -59,7 +61,8 @@ while last < groups do
         blocked_at[slot_N], why = blocked, nil
       end
       --@ end
-      number_at[slot_N], why_at[slot_N], birth_at[slot_N] = number, why, birth
+      number_at[slot_N], why_at[slot_N] = number, why
+      birth_at[slot_N], paused_at[slot_N] = birth, paused
       $saved = $state
     end
     --@ end
@@ -90,9 +93,20 @@ while last < groups do
         local wait = 0
         --@ if complete
         --@ include several_operation
+        if next(paused_at) and blocked_at[0] == 0 and op ~= 'refund' then
         --@ else
         --@ include several_check
+        if next(paused_at) then
         --@ end
+          local pause_ends, last_end = 'PAUSED', 0
+          --@ each
+          pause_ends = format('%s %d', pause_ends, paused_at[slot_N] or 0)
+          last_end = math.max(last_end, paused_at[slot_N] or 0)
+          --@ end
+          if last_end > 0 then
+            wait = format(type(wait) == 'number' and '%s:%d' or '%s:%s', pause_ends, wait)
+          end
+        end
         reply[n + 1] = wait
         n = n + WIDTH
       end
@@ -137,7 +151,7 @@ for k = 1, groups do
       local $state = $saved
       local changed, wiped, why = changed_at[slot_N], wiped_at[slot_N], why_at[slot_N]
       local number, expires_at, blocked = number_at[slot_N], expires[slot_N], nil
-      local birth = birth_at[slot_N]
+      local birth, paused = birth_at[slot_N], paused_at[slot_N]
       --@ if complete
       blocked = blocked_at[slot_N]
       --@ end

@@ -47,6 +47,8 @@ do
   --@ end
   --@ paste reply
   $reply = $values
+  -- What fits at an instant also fits later.
+  instant_N = instant_N and math.max(instant_N, paused_at[slot_N] or 0)
 end
 --@ if holds
 if unsettled then

@@ -7,13 +7,15 @@ why_at[0] = why_at[0] or why_at[slot_N]
 -- The reply reports a state of quota N only for a check, a renewal or a penalty, below.
 $reply = $zeros
 if why_at[0] then
-  -- A broken key is neither blocked nor unblocked.
-elseif op == 'block' or op == 'unblock' and blocked_at[slot_N] then
+  -- A broken key is neither blocked, paused nor unblocked.
+elseif op == 'block' or op == 'pause' or op == 'unblock' and (blocked_at[slot_N] or paused_at[slot_N]) then
   if op == 'block' then
     -- The later end of two blocks counts.
     blocked_at[slot_N] = math.max(blocked_at[slot_N] or 0, now + back)
+  elseif op == 'pause' then
+    paused_at[slot_N] = math.max(paused_at[slot_N] or 0, now + back)
   else
-    blocked_at[slot_N] = nil
+    blocked_at[slot_N], paused_at[slot_N] = nil, nil
     --@ if text
     -- An absent text may mean a key of another type, which stays.
     wiped_at[slot_N] = wiped_at[slot_N] or texts[slot_N] and not ($exists or birth_at[slot_N])

@@ -18,9 +18,9 @@ while last < #KEYS do
     local key = KEYS[k]
     local $state
     -- Write it? Empty it first? The error of its charges; its text, if that is a plain number;
-    -- when its state is equivalent to no state; the end of its block; its birth: the instant of
-    -- its last reset.
-    local changed, wiped, why, number, expires_at, blocked, birth
+    -- when its state is equivalent to no state; the ends of its block and its pause; its birth:
+    -- the instant of its last reset.
+    local changed, wiped, why, number, expires_at, blocked, paused, birth
     --@ if text
     -- `none` stands for no state: the client writes it while a cluster moves the slot.
     local text = texts[k]
@@ -68,9 +68,13 @@ while last < #KEYS do
         local wait, instant = 0, nil
         --@ if complete
         --@ include single_operation
+        if paused and not blocked and op ~= 'refund' then
         --@ else
         --@ include single_check
+        if paused then
         --@ end
+          wait = format(type(wait) == 'number' and 'PAUSED %d:%d' or 'PAUSED %d:%s', paused, wait)
+        end
         reply[n + 1] = wait
         n = n + WIDTH
       end

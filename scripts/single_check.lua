@@ -27,6 +27,8 @@ end
 --@ paste reply
 $reply = $values
 if instant then
+  -- What fits at an instant also fits later.
+  instant = math.max(instant, paused or 0)
   wait = instant - now
   --@ if complete
   if op == 'estimate' then

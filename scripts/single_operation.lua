@@ -1,13 +1,15 @@
 -- The reply reports a state only for a check, a renewal or a penalty, below.
 $reply = $zeros
 if why then
-  -- A broken key is neither blocked nor unblocked.
-elseif op == 'block' or op == 'unblock' and blocked then
+  -- A broken key is neither blocked, paused nor unblocked.
+elseif op == 'block' or op == 'pause' or op == 'unblock' and (blocked or paused) then
   if op == 'block' then
     -- The later end of two blocks counts.
     blocked = math.max(blocked or 0, now + back)
+  elseif op == 'pause' then
+    paused = math.max(paused or 0, now + back)
   else
-    blocked = nil
+    blocked, paused = nil, nil
     --@ if text
     -- An absent text may mean a key of another type, which stays.
     wiped = wiped or text and not ($exists or birth)

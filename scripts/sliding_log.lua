@@ -3,8 +3,8 @@
 -- Stored:  a sorted set with one member for each charge. The score is the instant of admission, the
 --          member `total:units`: the units of all charges up to this one, in twenty digits, and its
 --          own. The units between two members are a difference of totals, so no decision walks the
---          log. With the score `inf` follow `blocked:instant` while the key is blocked, and
---          `reset:birth` if it was reset.
+--          log. With the score `inf` follow `blocked:instant` and `paused:instant` while the key is
+--          blocked or paused, and `reset:birth` if it was reset.
 -- Mark:    mark1: the score of the charge's member. mark2, mark3: its total, by LAP and the rest
 
 --@ arguments horizon, limit, period
@@ -248,24 +248,28 @@ local newest = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
 if newest.err then
   why = newest.err
 else
-  -- A birth and a block count as dropped members: the next write removes them.
-  local stored, dropped = { key = key }, 0
-  birth = over('^reset:(%d+)$', newest)
-  if birth then
-    dropped, newest = 1, redis.call('ZRANGE', key, -2, -2, 'WITHSCORES')
+  -- A birth, a pause and a block count as dropped members: the next write removes them.
+  local stored, dropped, found = { key = key }, 0, {}
+  for i, form in ipairs({ '^reset:(%d+)$', '^paused:(%d+)$', '^blocked:(%d+)$' }) do
+    found[i] = over(form, newest)
+    if found[i] then
+      dropped = dropped + 1
+      newest = redis.call('ZRANGE', key, -1 - dropped, -1 - dropped, 'WITHSCORES')
+    end
   end
-  local lasts_until = over('^blocked:(%d+)$', newest)
-  if lasts_until then
-    dropped, newest = dropped + 1, redis.call('ZRANGE', key, -2 - dropped, -2 - dropped, 'WITHSCORES')
-  end
+  local lasts_until = found[3]
+  birth, paused = found[1], found[2]
   local newest_member = member(stored, newest)
   if stored.flaw then
     why = stored.flaw
   elseif newest_member and newest_member.at + newest_member.lap + newest_member.total > 0 then
     log = { last = newest_member, stored = stored, dropped = dropped }
   elseif newest_member or dropped > 0 then
-    -- A member that no charge makes stands for no state, and so do a block and a birth alone.
+    -- A member that no charge makes stands for no state, and so do the others alone.
     log = { wiped = true }
+  end
+  if why or paused and paused <= now then
+    paused = nil
   end
   if lasts_until and lasts_until > now and not why then
     blocked, why = lasts_until, format('BLOCKED %016d', lasts_until)
@@ -321,6 +325,9 @@ expires_at = log.last and log.last.at + period or 0
 why = log and store_log(key, log, now) or nil
 if blocked and not why then
   why = failure('ZADD', key, 'inf', format('blocked:%d', blocked))
+end
+if paused and not why then
+  why = failure('ZADD', key, 'inf', format('paused:%d', paused))
 end
 if birth and not why then
   why = failure('ZADD', key, 'inf', format('reset:%d', birth))

@@ -1,5 +1,5 @@
 if changed and not why and (birth or not expires_at) then
-  -- A key that was blocked or reset keeps its time to live: a year if it had none. 2^51 keeps the
+  -- A key that was blocked, paused or reset keeps its time to live: a year if it had none. 2^51 keeps the
   -- sum exact. A key that was reset lives for at least ten minutes, so that requests from before
   -- settle nothing.
   local YEAR, MOST, MEMORY = 31536000000000, 2251799813685248, 600000000
@@ -24,10 +24,11 @@ end
 if why then
   -- An error: stores nothing.
   --@ if complete
-elseif changed and ($exists or blocked or birth) then
-  expires_at = math.max(expires_at or 0, blocked or 0)
+elseif changed and ($exists or blocked or paused or birth) then
+  expires_at = math.max(expires_at or 0, blocked or 0, paused or 0)
   --@ else
 elseif changed and $exists then
+  expires_at = math.max(expires_at, paused or 0)
   --@ end
   if expires_at < now then
     expires_at = now
@@ -44,6 +45,10 @@ elseif changed and $exists then
   --@ end
   if birth then
     value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')
+    plain = nil
+  end
+  if paused then
+    value = format('paused:%d:%s', paused, plain and format('%d', plain) or value or '')
     plain = nil
   end
   --@ if complete

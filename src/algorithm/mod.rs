@@ -154,8 +154,8 @@ pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
-use verdict::kept;
 pub use verdict::{Check, QuotaAnswer, Refund, Report, Ruling, Take, Verdict};
+use verdict::{kept, kept_of};
 
 /// Another name of the token bucket: the generic cell rate algorithm stores the same instant.
 pub type Gcra = TokenBucket;
@@ -306,17 +306,16 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Self::earliest_fit(rule, state, at, cost.saturating_add(kept(keep_free)))
     }
 
-    /// Returns [`max_wait`](Algorithm::max_wait) of a charge that leaves the units of `keep_free`
-    /// free.
+    /// Returns [`max_wait`](Algorithm::max_wait) of a check, which may leave units free, and whose
+    /// key may be paused.
     #[inline]
-    fn max_wait_keeping(
+    fn max_wait_of(
         rule: &Self::Rule,
         state: Option<&Self::State>,
         now: i64,
-        cost: i64,
-        keep_free: &[i64],
+        check: Check<'_>,
     ) -> i64 {
-        Self::max_wait(rule, state, now, cost.saturating_add(kept(keep_free)))
+        Self::max_wait(rule, state, now, check.cost.saturating_add(kept(check.keep_free)))
     }
 
     /// Returns the state after units are consumed, and the mark of that state.
@@ -389,7 +388,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             (Verdict::Allow | Verdict::Wait(_), Some(instant)) if check.cost > 0 => {
                 let before = clamped.or_else(|| state.take());
                 let Check { cost, keep_free, .. } = check;
-                let take = Take { at: instant, cost, now, has_others: false, keep_free };
+                // A pause determines the instant as another quota would.
+                let has_others = check.pause_end() > now;
+                let take = Take { at: instant, cost, now, has_others, keep_free };
                 let (next, mark) = Self::consume(rule, before, take);
                 *state = Some(next);
                 mark
@@ -400,9 +401,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
                 *state = clamped;
                 Mark::default()
             }
-            _ => return answer::<Self>(rule, seen, now, verdict, members),
+            _ => return answer::<Self>(rule, seen, now, verdict, members, check.paused),
         };
-        let answer = answer::<Self>(rule, state.as_ref(), now, verdict, members);
+        let answer = answer::<Self>(rule, state.as_ref(), now, verdict, members, check.paused);
         Ruling { mark: Some(mark), ..answer }
     }
 
@@ -418,7 +419,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let seen = clamped.as_ref().or(state);
         let members = Self::judge_each(rule, seen, now, check);
         let (verdict, _) = judge::<Self>(rule, seen, now, check);
-        answer::<Self>(rule, seen, now, verdict, members)
+        answer::<Self>(rule, seen, now, verdict, members, check.paused)
     }
 
     /// Returns the answer for a key that is blocked until an instant, regardless of its state: the
@@ -428,7 +429,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             (Verdict::Deny(until - now), Report { remaining: 0, reset_after: until - now });
         let mut members = Self::judge_each(rule, None, now, Check::PEEK);
         members.fill(QuotaAnswer { verdict, report });
-        Ruling { verdict, report, members, mark: None, not_taken: 0 }
+        Ruling { verdict, report, members, mark: None, not_taken: 0, paused_until: 0 }
     }
 
     /// Takes a cost even if it does not fit, but for the units that may not be owed. Returns the
@@ -526,13 +527,12 @@ fn judge<A: Algorithm>(
     now: i64,
     check: Check,
 ) -> (Verdict, Option<i64>) {
-    let Check { cost, max_wait, keep_free } = check;
-    let may_wait = |wait| {
-        cost > 0
-            && wait <= max_wait
-            && wait <= A::max_wait_keeping(rule, state, now, cost, keep_free)
-    };
+    let Check { cost, max_wait, keep_free, .. } = check;
+    let may_wait =
+        |wait| cost > 0 && wait <= max_wait && wait <= A::max_wait_of(rule, state, now, check);
     let instant = A::fit_keeping(rule, state, now, cost, keep_free);
+    // What fits at an instant also fits later.
+    let instant = instant.map(|instant| instant.max(check.pause_end()));
     let verdict = match instant.map(|instant| instant - now) {
         None => Verdict::Never,
         Some(0) => Verdict::Allow,
@@ -551,11 +551,16 @@ fn answer<A: Algorithm>(
     now: i64,
     verdict: Verdict,
     mut members: Box<[QuotaAnswer]>,
+    paused: &[i64],
 ) -> Ruling {
     A::report_each(rule, state, now, &mut members);
+    for (index, member) in members.iter_mut().enumerate() {
+        member.report = member.report.paused(now, kept(kept_of(paused, index)));
+    }
+    let paused_until = paused.iter().copied().fold(0, i64::max);
     let report = match members.is_empty() {
-        true => A::report(rule, state, now),
+        true => A::report(rule, state, now).paused(now, paused_until),
         false => several::joined(members.iter().map(|member| member.report)),
     };
-    Ruling { verdict, report, members, mark: None, not_taken: 0 }
+    Ruling { verdict, report, members, mark: None, not_taken: 0, paused_until }
 }

@@ -70,6 +70,17 @@ impl<R> MemberRule<R> {
         self.stated.filter(|_| cost != 0).map_or(cost, |own| own.cost)
     }
 
+    /// Returns a check of all members as it is for this one.
+    #[inline]
+    fn check<'a>(&self, check: Check<'a>, index: usize) -> Check<'a> {
+        Check {
+            cost: self.cost(check.cost),
+            keep_free: kept_of(check.keep_free, index),
+            paused: kept_of(check.paused, index),
+            ..check
+        }
+    }
+
     /// Returns how long a charge may wait here that may wait for `wait`.
     #[inline]
     fn max_wait(&self, wait: i64) -> i64 {
@@ -138,17 +149,17 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
     /// sooner, or wait behind what was reserved for that member. If members need equally long
     /// waits, the one that allows the longest counts. 0 while others must be settled first at a
     /// member.
-    fn max_wait_keeping(
+    fn max_wait_of(
         rule: &Self::Rule,
         state: Option<&Self::State>,
         now: i64,
-        cost: i64,
-        keep_free: &[i64],
+        check: Check<'_>,
     ) -> i64 {
         let needs_and_allows = |(index, (member, own)): (_, (&MemberRule<A::Rule>, _))| {
-            let (rule, cost, kept) = (&member.rule, member.cost(cost), kept_of(keep_free, index));
-            let longest = A::max_wait_keeping(rule, own, now, cost, kept);
-            let needs = (longest == 0, A::fit_keeping(rule, own, now, cost, kept));
+            let (rule, check) = (&member.rule, member.check(check, index));
+            let longest = A::max_wait_of(rule, own, now, check);
+            let fits = A::fit_keeping(rule, own, now, check.cost, check.keep_free);
+            let needs = (longest == 0, fits.map(|instant| instant.max(check.pause_end())));
             (needs, member.max_wait(longest))
         };
         let longest = each::<A>(rule, state).enumerate().map(needs_and_allows).max();
@@ -214,7 +225,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         let mut states = state.unwrap_or_else(|| Vec::with_capacity(rule.len()));
         states.resize(rule.len(), None);
         // A single member decides as it does outside of a list.
-        let take = Take { has_others: rule.len() > 1, ..take };
+        let take = Take { has_others: take.has_others || rule.len() > 1, ..take };
         let mut marks = Vec::with_capacity(rule.len());
         for (index, (member, state)) in rule.iter().zip(&mut states).enumerate() {
             let keep_free = kept_of(take.keep_free, index);
@@ -280,17 +291,12 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         }
         // No member waits longer than the whole list may.
         let max_wait = check.max_wait.min(Self::horizon(rule));
-        let check_of = |index, member: &MemberRule<A::Rule>| Check {
-            cost: member.cost(check.cost),
-            max_wait,
-            keep_free: kept_of(check.keep_free, index),
-        };
+        let check = Check { max_wait, ..check };
         let is_unsettled = each::<A>(rule, state).enumerate().any(|(index, (member, own))| {
-            let Check { cost, keep_free, .. } = check_of(index, member);
-            A::max_wait_keeping(&member.rule, own, now, cost, keep_free) == 0
+            A::max_wait_of(&member.rule, own, now, member.check(check, index)) == 0
         });
         let alone = each::<A>(rule, state).enumerate().map(|(index, (member, own))| {
-            let check = check_of(index, member);
+            let check = member.check(check, index);
             match judge::<A>(&member.rule, own, now, check).0 {
                 // A quota reserves no wait while others are unsettled.
                 Verdict::Wait(wait) if is_unsettled || wait > member.max_wait(wait) => {
@@ -434,9 +440,7 @@ impl<A: InLua + Single> InLua for Vec<A> {
         reply: &mut &[Element<'_>],
     ) -> Option<Option<Self::State>> {
         let own = |(index, member): (_, &MemberRule<_>)| {
-            let keep_free = kept_of(check.keep_free, index);
-            let check = Check { cost: member.cost(check.cost), keep_free, ..check };
-            A::state(&member.rule, now, check, reply)
+            A::state(&member.rule, now, member.check(check, index), reply)
         };
         rule.iter().enumerate().map(own).collect::<Option<_>>().map(Some)
     }

@@ -11,6 +11,9 @@ pub struct Check<'a> {
     pub max_wait: i64,
     /// The units that stay free: one number for all quotas, or one for each. Empty: none.
     pub keep_free: &'a [i64],
+    /// The instants at which pauses of the key end, which are later than now: one for all quotas,
+    /// or one for each, 0 if its key is not paused. Empty: no pause.
+    pub paused: &'a [i64],
 }
 
 impl<'a> Check<'a> {
@@ -20,13 +23,25 @@ impl<'a> Check<'a> {
     /// Asks for `cost` units, with the longest wait that may be reserved, and keeps none free.
     #[must_use]
     pub const fn new(cost: i64, max_wait: i64) -> Self {
-        Self { cost, max_wait, keep_free: &[] }
+        Self { cost, max_wait, keep_free: &[], paused: &[] }
     }
 
     /// Sets the units that stay free: one number for all quotas, or one for each.
     #[must_use]
     pub const fn keeping(self, keep_free: &'a [i64]) -> Self {
         Self { keep_free, ..self }
+    }
+
+    /// Sets the instants at which pauses of the key end: one for all quotas, or one for each.
+    #[must_use]
+    pub const fn paused_until(self, paused: &'a [i64]) -> Self {
+        Self { paused, ..self }
+    }
+
+    /// Returns the instant at which the last pause ends. 0 if there is none.
+    #[inline]
+    pub(super) fn pause_end(&self) -> i64 {
+        self.paused.iter().copied().fold(0, i64::max)
     }
 }
 
@@ -36,11 +51,12 @@ pub(super) fn kept(keep_free: &[i64]) -> i64 {
     keep_free.first().copied().unwrap_or(0)
 }
 
-/// Returns the units that stay free of the quota at `index`, as a list for it alone.
+/// Returns the numbers of the quota at `index`, as a list for it alone. `numbers` has one for all
+/// quotas, or one for each.
 #[inline]
-pub(super) fn kept_of(keep_free: &[i64], index: usize) -> &[i64] {
-    match keep_free {
-        [] | [_] => keep_free,
+pub(super) fn kept_of(numbers: &[i64], index: usize) -> &[i64] {
+    match numbers {
+        [] | [_] => numbers,
         each => each.get(index..=index).unwrap_or_default(),
     }
 }
@@ -90,6 +106,15 @@ impl Report {
     /// The report about a key of which nothing is taken.
     pub(super) const fn full(units: i64) -> Self {
         Self { remaining: units, reset_after: 0 }
+    }
+
+    /// The report about the same key while it is paused until an instant. 0: it is not.
+    #[inline]
+    pub(super) fn paused(self, now: i64, until: i64) -> Self {
+        match until > now {
+            true => Self { remaining: 0, reset_after: self.reset_after.max(until - now) },
+            false => self,
+        }
     }
 }
 
@@ -147,4 +172,6 @@ pub struct Ruling {
     pub mark: Option<Mark>,
     /// The units of a penalty that could not be taken. With several quotas, the largest number.
     pub not_taken: i64,
+    /// The instant at which the last pause of the key ends, 0 if it is not paused.
+    pub paused_until: i64,
 }

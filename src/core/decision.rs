@@ -167,6 +167,13 @@ impl Decision {
         self.details()?.reset_after
     }
 
+    /// The time until the [pause](crate::LimiterExt::pause) of the key ends, if it is paused. With
+    /// several keys, the longest time.
+    #[must_use]
+    pub fn paused_for(&self) -> Option<Duration> {
+        self.details().map(|details| details.paused_for).filter(|time| !time.is_zero())
+    }
+
     /// Returns the time of the decision since the Unix epoch, by the clock of the store or process
     /// that decided.
     #[must_use]
@@ -180,8 +187,9 @@ impl Decision {
         self.details().map_or(0, |details| details.batch_position)
     }
 
-    /// Returns the delay of an admitted charge: the reserved wait. If nothing can be reserved, the
-    /// time from the first attempt to the admitted one. In a layer, a responder sees it in
+    /// Returns the delay of an admitted charge: the reserved wait. If it was checked again, since
+    /// nothing could be reserved, or its key was [paused](crate::LimiterExt::pause) meanwhile: the
+    /// time from the first attempt to the admitted one, or the last reserved wait. In a layer, a responder sees it in
     /// [`annotate`](crate::respond::Respond::annotate).
     #[must_use]
     pub fn waited(&self) -> Duration {
@@ -189,6 +197,18 @@ impl Decision {
             Outcome::Wait(wait) => wait,
             _ => self.by_wrappers().map_or(Duration::ZERO, |added| added.retried_for),
         }
+    }
+
+    /// The instant at which an admitted charge goes, since the Unix epoch, by the clock of the
+    /// decision: that of the decision, or of the reserved slot.
+    #[must_use]
+    pub fn slot(&self) -> Option<Duration> {
+        let wait = match self.outcome {
+            Outcome::Allow => Duration::ZERO,
+            Outcome::Wait(wait) => wait,
+            _ => return None,
+        };
+        self.decided_at()?.checked_add(wait)
     }
 
     /// Returns the result that would have counted without a shadow: the outcome, or the error of a
@@ -415,6 +435,10 @@ impl Decision {
             self.set_retried_for(time);
         }
         self
+    }
+
+    pub(crate) fn set_paused_for(&mut self, time: Duration) {
+        self.details_mut().paused_for = time;
     }
 
     pub(crate) fn set_retried_for(&mut self, time: Duration) {

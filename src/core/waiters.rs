@@ -17,6 +17,13 @@ pub(crate) trait Waiters: Send + Sync {
     /// differ from its own slot.
     fn remove(&self) -> Option<Duration>;
 
+    /// Returns true if the key was paused since, so that the slot at this instant since the Unix
+    /// epoch is not to be used.
+    fn is_paused(&self, at: Duration) -> bool {
+        let _ = at;
+        false
+    }
+
     /// Returns the instant at which the request may go, if that may change. Wakes `waker` when it
     /// changes.
     fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
@@ -85,6 +92,10 @@ impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
         one.or(other)
     }
 
+    fn is_paused(&self, at: Duration) -> bool {
+        self.0.is_paused(at) || self.1.is_paused(at)
+    }
+
     fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         self.0.due(waker).or_else(|| self.1.due(waker))
     }
@@ -131,9 +142,11 @@ impl Waiter {
         self.0.as_ref()?.due(waker)
     }
 
-    /// Ends the wait: see [`Waiters::remove`].
-    pub(crate) fn go(mut self) -> Option<Duration> {
-        self.0.take()?.remove()
+    /// Ends the wait: see [`Waiters::remove`]. Also returns true if the key was paused since.
+    pub(crate) fn go(mut self) -> Option<(Duration, bool)> {
+        let waiters = self.0.take()?;
+        let at = waiters.remove()?;
+        Some((at, waiters.is_paused(at)))
     }
 }
 

@@ -17,6 +17,7 @@ mod http_refusal;
 mod http_responder;
 #[cfg(feature = "retry")]
 mod obey_retry_after;
+mod obey_upstream;
 mod policy_list;
 mod problem;
 mod retry_after;
@@ -38,5 +39,6 @@ pub use http_refusal::HttpRefusal;
 pub use http_responder::HttpResponder;
 #[cfg(feature = "retry")]
 pub use obey_retry_after::ObeyRetryAfter;
+pub use obey_upstream::ObeyUpstream;
 pub use problem::ProblemJson;
 pub use retry_after::{grpc_retry_after, retry_after};

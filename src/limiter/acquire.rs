@@ -1,6 +1,6 @@
 //! Admission, which a layer's request and `acquire` share. It checks the charge, and sleeps a
-//! reserved wait. If nothing can be reserved, it checks again. When the caller leaves, it passes
-//! the slot on.
+//! reserved wait. If nothing can be reserved, or the key was paused meanwhile, it checks again.
+//! When the caller leaves, it passes the slot on.
 
 use std::any::type_name;
 use std::future::Future;
@@ -53,6 +53,8 @@ struct Attempts {
     last_check: Instant,
     /// True if the charge was checked more than once.
     has_retried: bool,
+    /// True if it asks after a wait if its key was paused meanwhile.
+    looks_again: bool,
     /// The place in line while the charge waits.
     waiter: Option<Waiter>,
     /// Its place among the callers of a limiter without a line, since its first wait.
@@ -66,6 +68,8 @@ pin_project! {
         Asking { #[pin] check: C },
         Waiting { sleep: Pin<Box<Sleep>>, due: Instant },
         Pausing { sleep: Pin<Box<Sleep>> },
+        // Peeks if the key was paused during the wait.
+        Looking { #[pin] check: C },
     }
 }
 
@@ -87,10 +91,19 @@ impl<C> Admission<C> {
             since,
             last_check: since,
             has_retried: false,
+            looks_again: false,
             waiter: None,
             caller: None,
         };
         Self { attempts: Some(attempts.into()), state: State::Starting }
+    }
+
+    /// Asks the limiter after a wait if the key was paused meanwhile, if `looks_again` is true.
+    pub(crate) fn looking_again(mut self, looks_again: bool) -> Self {
+        if let Some(attempts) = &mut self.attempts {
+            attempts.looks_again = looks_again;
+        }
+        self
     }
 
     /// Takes out the charge, if it might have waited.
@@ -106,7 +119,11 @@ impl<C> Admission<C> {
         decision: &mut Option<Decision>,
     ) {
         let this = self.project();
-        if let StateProj::Waiting { due, .. } = this.state.project() {
+        let state = this.state.project();
+        if let (StateProj::Looking { .. }, Some(decision)) = (&state, decision.as_mut()) {
+            refund(limiter, decision);
+        }
+        if let StateProj::Waiting { due, .. } = state {
             let due = this.attempts.as_ref().and_then(|one| one.due(None)).unwrap_or(*due);
             let reservation = decision.as_mut().and_then(Decision::take_reservation);
             // Held units must be settled even if their slot has passed.
@@ -191,11 +208,30 @@ impl<C> Admission<C> {
                     if due.is_none_or(|due| due > Instant::now()) {
                         ready!(sleep.as_mut().poll(cx));
                     }
-                    let went_at = attempts.and_then(|one| one.waiter.take()?.go());
-                    if let (Some(decision), Some(at)) = (admitted, went_at) {
-                        decision.move_up_to(at);
+                    let Some(attempts) = attempts else { return Poll::Ready(Ok(())) };
+                    let went = attempts.waiter.take().and_then(Waiter::go);
+                    match went {
+                        Some((_, true)) => {
+                            State::Asking { check: ask_again(attempts, limiter, admitted) }
+                        }
+                        went => {
+                            if let (Some(decision), Some((at, _))) = (admitted.as_mut(), went) {
+                                decision.move_up_to(at);
+                            }
+                            if !attempts.looks_again {
+                                return Poll::Ready(Ok(()));
+                            }
+                            let peek = attempts.charge.clone().peek();
+                            State::Looking { check: limiter.check(&peek) }
+                        }
                     }
-                    return Poll::Ready(Ok(()));
+                }
+                StateProj::Looking { check } => {
+                    let is_paused =
+                        ready!(check.poll(cx)).is_ok_and(|one| one.paused_for().is_some());
+                    let attempts = this.attempts.as_mut().filter(|_| is_paused);
+                    let Some(attempts) = attempts else { return Poll::Ready(Ok(())) };
+                    State::Asking { check: ask_again(attempts, limiter, admitted) }
                 }
                 StateProj::Pausing { sleep } => {
                     ready!(sleep.as_mut().poll(cx));
@@ -223,6 +259,18 @@ fn begin_wait<L>(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) 
         (attempts.caller, number) = (Some(caller), waiting);
     }
     number > attempts.max_waiters
+}
+
+/// Gives back the slot of a request whose key was paused meanwhile, and checks it again.
+fn ask_again<L: Limiter>(
+    attempts: &mut Attempts,
+    limiter: &L,
+    admitted: &mut Option<Decision>,
+) -> L::Future {
+    if let Some(mut decision) = admitted.take() {
+        refund(limiter, &mut decision);
+    }
+    limiter.check(&attempts.begin_again())
 }
 
 fn boxed_sleep(wait: Duration) -> Result<Pin<Box<Sleep>>, Error> {

@@ -139,6 +139,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             refills: self.algorithm.refills(0),
             policies,
             age: Duration::ZERO,
+            paused_for: duration(answer.paused_until - from.now),
             decided_at: Some(duration(from.now)),
             batch_position: from.batch_position,
             not_taken: answer.not_taken.unsigned_abs(),
@@ -224,6 +225,14 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let cost = units(reservation.cost());
         let (reserved, mark) = reservation.renewing()?;
         Some(Renewal::new(duration(max_hold), renew(reserved, cost, mark)))
+    }
+
+    /// Tells the requests that wait for a key if the answer says that it is paused.
+    #[inline]
+    pub(crate) fn note_pause(&self, key: &str, answer: &Ruling, now: i64) {
+        if answer.paused_until > now {
+            self.lines.pause(key, duration(now), duration(answer.paused_until));
+        }
     }
 
     /// Gives a decision with a reserved wait its place in the line of a key, whose slots `store`

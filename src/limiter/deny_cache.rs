@@ -181,6 +181,7 @@ impl Around for Arc<Cache> {
             | Operation::Grant
             | Operation::Reset
             | Operation::Block(_)
+            | Operation::Pause(_)
             | Operation::Unblock => {
                 let afterwards = Afterwards::Forget(KeyHash::of(charge).place);
                 Begin::Seen(OpenQuestion { cache: Arc::clone(self), afterwards })

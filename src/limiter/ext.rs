@@ -477,9 +477,59 @@ pub trait LimiterExt: Limiter + Sized {
         OperationFuture::new(self.operate(Operation::Block(time), &charge.into()), Done)
     }
 
-    /// Ends a [`block`](LimiterExt::block) of a key. Units that were taken before still count.
+    /// Lets charges of a key fit only when this time is over, at least 1 µs: for an upstream that
+    /// says stop. [`block`](LimiterExt::block) refuses; a pause also lets callers wait.
     ///
-    /// The answer is that of a peek afterwards. A key that is not blocked stays as it is.
+    /// A charge whose [`max_wait`](Charge::max_wait) allows it waits for the end of the pause, or
+    /// for its slot behind those that wait already, in the order of the charges of all processes.
+    /// Any other charge is refused, and its [`retry_after`](crate::Decision::retry_after) is that
+    /// time. [`Decision::paused_for`] tells the rest of the pause. A shorter pause does not end a
+    /// longer one. [`unblock`](LimiterExt::unblock) ends it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_sluice::{Charge, LimiterExt, Memory, Quota, algorithm::TokenBucket};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
+    /// const SECOND: Duration = Duration::from_secs(1);
+    /// let supplier = Memory::new("supplier", TokenBucket::new(Quota::per_second(2).burst(1)));
+    /// supplier.pause("key", 3 * SECOND).await?;
+    /// assert!(supplier.try_acquire("key").await.is_err());
+    /// // They go when the pause is over, at the pace of the quota.
+    /// let first = supplier.acquire(Charge::new("key").max_wait(4 * SECOND)).await.unwrap();
+    /// let second = supplier.acquire(Charge::new("key").max_wait(4 * SECOND)).await.unwrap();
+    /// assert_eq!((first.waited(), second.waited()), (3 * SECOND, SECOND / 2));
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// Requests that wait already look at the end of their wait. If this process knows of the pause
+    /// by then, they give their slots back and ask again: they go after the pause, behind those
+    /// that reserved slots meanwhile. A process knows of a pause that it has made itself, or that
+    /// an answer to a later charge of the key told. A layer that
+    /// [obeys an upstream](crate::RateLimitLayer::obey_upstream) asks the store at the end of each
+    /// wait. Other processes spend [leased](LimiterExt::lease) units for 100 ms.
+    ///
+    /// Units that were taken before count as if time had passed without charges.
+    /// [`penalize`](LimiterExt::penalize), settlements and [`reset`](LimiterExt::reset) work as
+    /// usual. A charge of several keys pauses each of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`block`](LimiterExt::block).
+    ///
+    /// [`Decision::paused_for`]: crate::Decision::paused_for
+    #[doc(alias("suspend", "backoff"))]
+    fn pause(&self, charge: impl Into<Charge>, time: Duration) -> OperationFuture<Self::Future> {
+        OperationFuture::new(self.operate(Operation::Pause(time), &charge.into()), Done)
+    }
+
+    /// Ends a [`block`](LimiterExt::block) and a [`pause`](LimiterExt::pause) of a key. Units that
+    /// were taken before still count.
+    ///
+    /// The answer is that of a peek afterwards. A key that is neither stays as it is. Charges that
+    /// wait for the end of a pause keep their slots, and a window or a log admits no later charge
+    /// before them.
     ///
     /// # Errors
     ///
@@ -490,8 +540,9 @@ pub trait LimiterExt: Limiter + Sized {
     }
 
     /// Resets a key: forgets the taken and the reserved units. It does so for every quota: a quota
-    /// of the charge changes only the report of the answer. A [`block`](LimiterExt::block) stays
-    /// until it is over, or until [`unblock`](LimiterExt::unblock) ends it.
+    /// of the charge changes only the report of the answer. A [`block`](LimiterExt::block) and a
+    /// [`pause`](LimiterExt::pause) stay until they are over, or until
+    /// [`unblock`](LimiterExt::unblock) ends them.
     ///
     /// Requests that already wait keep their slots and run at that time; the key no longer counts
     /// them. A settlement or a refund of a charge from before the reset does nothing. The store

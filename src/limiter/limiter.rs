@@ -196,8 +196,8 @@ pub trait Limiter {
     }
 
     /// Runs an operation on a key: see [`LimiterExt::estimate`], [`LimiterExt::penalize`],
-    /// [`LimiterExt::grant`], [`LimiterExt::reset`] and [`LimiterExt::block`]. Returns `None` if
-    /// this limiter cannot run it, which is the default.
+    /// [`LimiterExt::grant`], [`LimiterExt::reset`], [`LimiterExt::block`] and
+    /// [`LimiterExt::pause`]. Returns `None` if this limiter cannot run it, which is the default.
     ///
     /// An estimate answers like a check, and changes nothing. The other operations change the key,
     /// and answer with its state afterwards.
@@ -205,6 +205,7 @@ pub trait Limiter {
     /// [`LimiterExt::block`]: crate::limiter::LimiterExt::block
     /// [`LimiterExt::estimate`]: crate::limiter::LimiterExt::estimate
     /// [`LimiterExt::grant`]: crate::limiter::LimiterExt::grant
+    /// [`LimiterExt::pause`]: crate::limiter::LimiterExt::pause
     /// [`LimiterExt::penalize`]: crate::limiter::LimiterExt::penalize
     /// [`LimiterExt::reset`]: crate::limiter::LimiterExt::reset
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {

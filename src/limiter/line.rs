@@ -18,6 +18,11 @@
 //! It removes the waiter, and the waiters behind it move up. The newest slot is then spare, and
 //! `SettleUnits` gives it back to the store: at once in `Memory`, by a refund over Redis.
 //!
+//! A pause of a key makes slots useless that come before its end. The store gives none of these
+//! after it is paused. A request that waits already looks at the end of its wait if its slot is one
+//! of them: then it gives it back, and asks again. It knows the pause if an answer of the store to
+//! this process told it.
+//!
 //! The store decides which slots exist. A line decides which waiter uses each slot. No waiter goes
 //! before a slot of the store, none goes later than its own slot, and none overtakes another.
 //!
@@ -93,6 +98,9 @@ struct ByKey {
     sweep_at: usize,
     /// The end of the last of all spare slots, or a later instant.
     spares_until: Option<Instant>,
+    /// The ends of the pauses that answers of the store told: since the Unix epoch, by the clock of
+    /// the decision, and by this process's clock.
+    paused: HashMap<Box<str>, (Duration, Instant)>,
 }
 
 /// The identity of a line: charges with the same key, quota and cost share it, if they
@@ -285,6 +293,33 @@ impl Lines {
         if lines.is_empty() {
             by_key.lines.remove(key);
         }
+    }
+
+    /// Notes that a key is paused `until` an instant since the Unix epoch, when it is `now` there. A
+    /// request that waits looks for it at the end of its wait: see [`Waiters::is_paused`].
+    pub(crate) fn pause(&self, key: &str, now: Duration, until: Duration) {
+        let (own_now, time) = (Instant::now(), until.saturating_sub(now).min(MAX_TIMEOUT));
+        let mut by_key = lock(&self.by_key);
+        let paused = &mut by_key.paused;
+        if paused.len() >= FIRST_SWEEP && paused.len() == paused.capacity() {
+            paused.retain(|_, (_, until)| *until > own_now);
+        }
+        match paused.get_mut(key) {
+            Some(known) => *known = (until, own_now + time),
+            None => drop(paused.insert(key.into(), (until, own_now + time))),
+        }
+    }
+
+    /// Notes that a key is no longer paused.
+    pub(crate) fn resume(&self, key: &str) {
+        lock(&self.by_key).paused.remove(key);
+    }
+
+    /// Returns true if a key is known to be paused now, and at the instant `at` since the Unix
+    /// epoch.
+    fn is_paused(&self, key: &str, at: Duration) -> bool {
+        let ends = lock(&self.by_key).paused.get(key).copied();
+        ends.is_some_and(|(until, own)| at < until && Instant::now() < own)
     }
 
     /// Changes a line. Then wakes the first waiter if it may go earlier than its timer.
@@ -554,6 +589,10 @@ impl Waiters for Place {
     fn remove(&self) -> Option<Duration> {
         self.leave_line();
         lock(&self.slot).as_ref().map(|slot| slot.at)
+    }
+
+    fn is_paused(&self, at: Duration) -> bool {
+        self.lines.is_paused(&self.id.key, at)
     }
 
     fn due(&self, waker: Option<&Waker>) -> Option<std::time::Instant> {

@@ -12,12 +12,13 @@ use crate::core::decision::Done;
 use crate::core::{Decision, Error, ErrorKind};
 
 /// An operation on a key other than a check: see [`LimiterExt::estimate`],
-/// [`LimiterExt::penalize`], [`LimiterExt::grant`], [`LimiterExt::reset`] and
-/// [`LimiterExt::block`].
+/// [`LimiterExt::penalize`], [`LimiterExt::grant`], [`LimiterExt::reset`], [`LimiterExt::block`]
+/// and [`LimiterExt::pause`].
 ///
 /// [`LimiterExt::block`]: crate::LimiterExt::block
 /// [`LimiterExt::estimate`]: crate::LimiterExt::estimate
 /// [`LimiterExt::grant`]: crate::LimiterExt::grant
+/// [`LimiterExt::pause`]: crate::LimiterExt::pause
 /// [`LimiterExt::penalize`]: crate::LimiterExt::penalize
 /// [`LimiterExt::reset`]: crate::LimiterExt::reset
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,9 @@ pub enum Operation {
     Reset,
     /// Refuses charges of the key for this time.
     Block(Duration),
-    /// Ends a block.
+    /// Lets charges of the key fit only when this time is over.
+    Pause(Duration),
+    /// Ends a block and a pause.
     Unblock,
 }
 

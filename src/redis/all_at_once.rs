@@ -259,7 +259,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
                 self.ask(Some(operation), charge, in_turn)
             }
             // The others have no cost, so costs cannot differ.
-            Operation::Reset | Operation::Block(_) | Operation::Unblock => {
+            Operation::Reset | Operation::Block(_) | Operation::Pause(_) | Operation::Unblock => {
                 self.ask(Some(operation), &charge.clone().peek(), in_turn)
             }
         })

@@ -100,7 +100,7 @@ pub fn state(bytes: &[u8]) {
             continue;
         };
         for request in requests() {
-            let _ = reader.read(now.min(LATEST), &request, *wait, state);
+            let _ = reader.read(now.min(LATEST), &request, *wait, &[], state);
         }
     }
 }

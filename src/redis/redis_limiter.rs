@@ -292,6 +292,7 @@ impl Op {
             Some(Operation::Grant) => Self::Grant { cost },
             Some(Operation::Reset) => Self::Reset,
             Some(Operation::Block(time)) => Self::Block { time: block_time(time) },
+            Some(Operation::Pause(time)) => Self::Pause { time: block_time(time) },
             Some(Operation::Unblock) => Self::Unblock,
         }
     }
@@ -421,9 +422,12 @@ impl<A: InLua> Inner<A> {
         let Request { key, op, keep_free, .. } = queued.request;
         let cost = if let Op::Check { cost, .. } = op { cost } else { 0 };
         let from = Provenance { now, batch_position, origin: Origin::Store };
-        if op == Op::Reset {
-            self.named.lines.forget(&key, true);
+        match op {
+            Op::Reset => self.named.lines.forget(&key, true),
+            Op::Unblock => self.named.lines.resume(&key),
+            _ => {}
         }
+        self.named.note_pause(&key, &answer, now);
         let mut decision = {
             let asked = (cost, &keep_free);
             self.named.decision(Some(quota), asked, answer, from, Key::Owned(key))
@@ -434,7 +438,7 @@ impl<A: InLua> Inner<A> {
     }
 }
 
-/// A reset or a block that was sent. The server may run it until its answer is there, and even if
+/// A reset, a block or a pause that was sent. The server may run it until its answer is there, and even if
 /// nobody waits for the answer. So the slots at hand are void when it begins, and when it ends.
 struct Change<A: InLua> {
     inner: Arc<Inner<A>>,
@@ -443,7 +447,7 @@ struct Change<A: InLua> {
 
 impl<A: InLua> Change<A> {
     fn of(request: &Request, inner: &Arc<Inner<A>>) -> Option<Box<Self>> {
-        let changes = matches!(request.op, Op::Reset | Op::Block { .. });
+        let changes = matches!(request.op, Op::Reset | Op::Block { .. } | Op::Pause { .. });
         changes.then(|| {
             inner.named.lines.forget(&request.key, false);
             Box::new(Self { inner: Arc::clone(inner), key: request.key.clone() })

@@ -168,11 +168,12 @@ impl StoredKey {
             }
         };
         let is_stored = stored.is_some();
-        let stored = stored.unwrap_or(Some(Stored { blocked: None, birth: None, state: None }));
+        let stored = stored.unwrap_or(Some(Stored::none()));
         let stored = stored.ok_or_else(|| {
             Error::new(ErrorKind::State, "the stored value is not one that this limiter writes")
         })?;
-        let check = Check::new(1, 0);
+        let paused = stored.paused.filter(|until| *until > now);
+        let check = Check::new(1, 0).paused_until(paused.as_slice());
         let until = stored.blocked.filter(|until| *until > now);
         let (verdict, report) = match until {
             Some(until) => {
@@ -196,6 +197,7 @@ impl StoredKey {
             },
             reset_after: duration(report.reset_after),
             blocked_for: until.map(|until| duration(until - now)),
+            paused_for: paused.map(|until| duration(until - now)),
             last_reset: stored.birth.map(duration),
         })
     }
@@ -208,8 +210,8 @@ impl StoredKey {
         now: i64,
         deadline: Instant,
     ) -> Result<Option<Option<Stored>>, Error> {
-        // A birth and a block may follow the newest member.
-        let words = ["-3", "-1", "WITHSCORES"];
+        // A birth, a pause and a block may follow the newest member.
+        let words = ["-4", "-1", "WITHSCORES"];
         let mut newest: Vec<StoredMember> = self.ask(pool, "ZRANGE", &words, deadline).await?;
         if newest.is_empty() {
             return Ok(None);
@@ -220,9 +222,10 @@ impl StoredKey {
             newest.pop();
             Some(number)
         };
-        let (birth, blocked) = (over("reset:"), over("blocked:"));
+        let (birth, paused, blocked) = (over("reset:"), over("paused:"), over("blocked:"));
+        let stored = |state| Stored { blocked, paused, birth, state };
         let Some(newest) = newest.pop() else {
-            return Ok(Some(Some(Stored { blocked, birth, state: None })));
+            return Ok(Some(Some(stored(None))));
         };
         let cutoff = (now as f64).max(newest.1) - quota.period().as_micros() as f64;
         let cutoff = format!("({cutoff}");
@@ -238,8 +241,7 @@ impl StoredKey {
             match state {
                 Some((_, needed)) if needed > count => count = needed,
                 state => {
-                    let state = state.map(|(state, _)| state.into());
-                    return Ok(Some(Some(Stored { blocked, birth, state })));
+                    return Ok(Some(Some(stored(state.map(|(state, _)| state.into())))));
                 }
             }
         }
@@ -280,21 +282,27 @@ impl<A: InLua> Redis<A> {
     }
 }
 
-/// A value in Redis: a state with a block or a reset over it.
+/// A value in Redis: a state with a block, a pause or a reset over it.
 struct Stored<S = <AnyAlgorithm as Algorithm>::State> {
     blocked: Option<i64>,
+    paused: Option<i64>,
     birth: Option<i64>,
     state: Option<S>,
 }
 
 impl<S> Stored<S> {
+    fn none() -> Self {
+        Self { blocked: None, paused: None, birth: None, state: None }
+    }
+
     /// Reads a text: the twin of `unread.lua`. `None`: no script writes it.
     fn of_text(text: &str, read: impl FnOnce(&str) -> Option<S>) -> Option<Self> {
         let (blocked, after_block) = over("blocked:", text)?;
-        let (birth, inner) = over("reset:", after_block)?;
+        let (paused, after_pause) = over("paused:", after_block)?;
+        let (birth, inner) = over("reset:", after_pause)?;
         let is_state = text != "none" && !(inner.is_empty() && text != inner);
         let state = if is_state { Some(read(inner)?) } else { None };
-        Some(Self { blocked, birth, state })
+        Some(Self { blocked, paused, birth, state })
     }
 }
 
@@ -314,6 +322,7 @@ pub struct StoredState {
     retry_after: Option<Duration>,
     reset_after: Duration,
     blocked_for: Option<Duration>,
+    paused_for: Option<Duration>,
     last_reset: Option<Duration>,
 }
 
@@ -324,7 +333,7 @@ impl StoredState {
         self.is_stored
     }
 
-    /// The units that remain: 0 while the key is blocked.
+    /// The units that remain: 0 while the key is blocked or paused.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.remaining
@@ -353,6 +362,12 @@ impl StoredState {
     #[must_use]
     pub fn blocked_for(&self) -> Option<Duration> {
         self.blocked_for
+    }
+
+    /// The rest of a pause. `None` if the key is not paused.
+    #[must_use]
+    pub fn paused_for(&self) -> Option<Duration> {
+        self.paused_for
     }
 
     /// The instant of the last reset since the Unix epoch, while the key remembers it.

@@ -83,7 +83,7 @@ pin_project! {
         Readying,
         Calling { #[pin] reply: F },
         // Boxed, since few requests reach this state.
-        Resetting { #[pin] reset: O, answer: Option<Box<T>> },
+        Operating { #[pin] operation: O, answer: Option<Box<(Settle, T)>> },
         // `None` after it was returned.
         Refusing { refusal: Option<Refusal> },
     }
@@ -136,7 +136,7 @@ where
                     let limiter = &this.shared.limiter;
                     match ready!(admission.as_mut().poll(limiter, this.decision, cx)) {
                         Ok(()) => {
-                            if F::MAY_RESET && this.charge.is_none() {
+                            if F::NEEDS_CHARGE && this.charge.is_none() {
                                 *this.charge = admission.take_charge().map(Box::new);
                             }
                             State::Readying
@@ -178,23 +178,32 @@ where
                         }
                         None => Settle::Keep,
                     };
-                    let reset = this.charge.take().filter(|_| settle == Settle::Reset);
-                    let reset = reset
-                        .and_then(|charge| this.shared.limiter.operate(Operation::Reset, &charge));
-                    match reset {
-                        Some(reset) => State::Resetting { reset, answer: Some(Box::new(result)) },
+                    let operation = match settle {
+                        Settle::Reset => Some(Operation::Reset),
+                        Settle::Pause(time) => Some(Operation::Pause(time)),
+                        _ => None,
+                    };
+                    let operation =
+                        operation.zip(this.charge.take()).and_then(|(operation, charge)| {
+                            this.shared.limiter.operate(operation, &charge)
+                        });
+                    match operation {
+                        Some(operation) => {
+                            State::Operating { operation, answer: Some(Box::new((settle, result))) }
+                        }
                         None => {
                             let answer = answer(this.shared, this.decision, settle, result);
                             return Poll::Ready(answer);
                         }
                     }
                 }
-                StateProj::Resetting { reset, answer: result } => {
+                StateProj::Operating { operation, answer: result } => {
+                    let is_done = ready!(operation.poll(cx)).is_ok();
+                    let (settle, result) = *result.take().expect("answered once");
                     // If the reset fails, the charge stays.
-                    if ready!(reset.poll(cx)).is_ok() {
+                    if is_done && settle == Settle::Reset {
                         *this.decision = None;
                     }
-                    let result = *result.take().expect("answered once");
                     let answer = answer(this.shared, this.decision, Settle::Keep, result);
                     return Poll::Ready(answer);
                 }
@@ -256,7 +265,9 @@ where
         let cost = reservation.cost();
         let actual = match settle {
             // Held units must be settled even if the request cost what was charged.
-            Settle::Keep | Settle::Later => Some(cost).filter(|_| reservation.is_held()),
+            Settle::Keep | Settle::Pause(_) | Settle::Later => {
+                Some(cost).filter(|_| reservation.is_held())
+            }
             Settle::Cost(units) => Some(units),
             Settle::Add(units) => Some(cost.saturating_add(units)),
             // A limiter that cannot reset refunds.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
-use crate::http::{DrainRefused, HttpResponder};
+use crate::http::{DrainRefused, HttpResponder, ObeyUpstream};
 use crate::limiter::hold::SettleBy;
 use crate::limiter::{DEFAULT_MAX_WAITERS, Limiter};
 use crate::tower::Settle;
@@ -197,6 +197,61 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     {
         self.with_hooks(|hooks| Hooks {
             settle: settle.into(),
+            later: hooks.later,
+            drain: hooks.drain,
+        })
+    }
+
+    /// Obeys an upstream that says stop, around a client: when a response
+    /// [asks to wait](crate::upstream::retry_after), the key of the request is
+    /// [paused](crate::LimiterExt::pause) for that time, at most for `longest`, for all processes
+    /// that share the limiter. Default: the layer looks at no response. A closure of [`settle`](RateLimitLayer::settle) may return
+    /// [`Settle::Pause`](crate::Settle::Pause) in its place.
+    ///
+    /// - **Trust**: whoever answers the client can stop its key for `longest`, so set this only where
+    ///   the upstream is trusted. If a client calls several upstreams, give each a key of its own.
+    /// - **Calls during the time** do not reach the upstream. Those whose `max_wait` allows it wait
+    ///   for its end; others are refused with the rest of it as their `Retry-After`. Those that wait
+    ///   for a slot already look again before they go, which is one more question to the limiter.
+    ///   Those under way go on.
+    /// - A refused call keeps its units. Of two answers, the later one counts.
+    /// - Statuses of gRPC count if they are in the headers, as refusals are; trailers do not.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use http::{Request, Response};
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::key::Global;
+    /// use tower_sluice::{Memory, Quota, RateLimitLayer};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
+    /// let busy = service_fn(|_: Request<()>| async {
+    ///     Ok::<_, BoxError>(Response::builder().status(503).header("retry-after", 3).body("busy")?)
+    /// });
+    /// let limiter = Memory::new("supplier", TokenBucket::new(Quota::per_second(100)));
+    /// let client = RateLimitLayer::new(limiter, Global)
+    ///     .obey_upstream(Duration::from_secs(60))
+    ///     .layer(busy);
+    /// let first = client.clone().oneshot(Request::new(())).await?;
+    /// assert_eq!((first.status().as_u16(), *first.body()), (503, "busy"));
+    /// // It does not reach the supplier.
+    /// let second = client.oneshot(Request::new(())).await?;
+    /// assert_eq!((second.status().as_u16(), *second.body()), (429, ""));
+    /// assert_eq!(second.headers()["retry-after"], "3");
+    /// # Ok::<(), BoxError>(()) }).unwrap();
+    /// ```
+    #[doc(alias("retry_after", "backoff"))]
+    pub fn obey_upstream(
+        self,
+        longest: Duration,
+    ) -> RateLimitLayer<L, K, R, Hooks<ObeyUpstream, W, D>>
+    where
+        F: NotSet,
+    {
+        self.with_hooks(|hooks| Hooks {
+            settle: ObeyUpstream::new(longest).into(),
             later: hooks.later,
             drain: hooks.drain,
         })

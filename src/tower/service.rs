@@ -76,7 +76,8 @@ where
                 // A caller can shorten a wait, but not lengthen it.
                 let callers = if own.is_zero() { None } else { shared.respond.max_wait(&request) };
                 charge.max_wait = Some(callers.map_or(own, |callers| callers.min(own)));
-                let (admission, kept) = admission(&shared, charge, F::MAY_RESET);
+                let (keeps, looks) = (F::NEEDS_CHARGE, F::LOOKS_AGAIN);
+                let (admission, kept) = admission(&shared, charge, keeps, looks);
                 ResponseFuture::admitting(request, inner, shared, admission, kept)
             }
             Keyed::Exempt => {
@@ -107,11 +108,13 @@ fn admission<L: Limiter, K, R, H>(
     shared: &Shared<L, K, R, H>,
     mut charge: Charge,
     keeps_charge: bool,
+    looks_again: bool,
 ) -> (Admission<L::Future>, Option<Box<Charge>>) {
     if charge.longest_wait().is_some_and(|wait| !wait.is_zero()) {
         // Fails if the largest number of requests already waits.
         if let Ok(permit) = Arc::clone(&shared.waiters).try_acquire_owned() {
-            return (Admission::waiting(charge, Some(permit)), None);
+            let admission = Admission::waiting(charge, Some(permit)).looking_again(looks_again);
+            return (admission, None);
         }
         charge.max_wait = Some(Duration::ZERO);
     }

@@ -1,6 +1,7 @@
 //! The settlement of a request: what becomes of the units that it took, once it is answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::core::Decision;
 use crate::core::reservation::Reservation;
@@ -117,6 +118,13 @@ pub enum Settle {
     /// refunds the request instead. So do the policies of `tower-sluice-policies`: your handler
     /// resets the right one with `PolicyHandle::reset`.
     Reset,
+    /// Keeps what was charged, and pauses the key of the request for this time, as
+    /// [`LimiterExt::pause`](crate::LimiterExt::pause) does: for an upstream that says stop.
+    /// [`obey_upstream`](crate::RateLimitLayer::obey_upstream) reads the time from the response.
+    ///
+    /// The response waits for the pause, so that the next request finds it. If the store fails, or
+    /// the limiter has no pauses, the response still passes.
+    Pause(Duration),
     /// Leaves it to the response's body, if
     /// [`settle_later`](crate::RateLimitLayer::settle_later) counts bodies. Otherwise, and if the
     /// inner service failed, it is the same as `Keep`.
@@ -167,15 +175,17 @@ impl NotSet for () {}
     note = "the closure of `settle` takes an `Answer`, and returns a `Settle`"
 )]
 pub trait SettleAnswered<Res, E> {
-    /// True if it may return [`Settle::Reset`], which needs the charge.
-    const MAY_RESET: bool;
+    /// True if it may return [`Settle::Reset`] or [`Settle::Pause`], which need the charge.
+    const NEEDS_CHARGE: bool;
+    /// True if requests that waited ask again if their key was paused meanwhile.
+    const LOOKS_AGAIN: bool = false;
 
     /// Called once, if the request took units.
     fn settle(&self, answer: Answer<'_, Res, E>) -> Settle;
 }
 
 impl<Res, E> SettleAnswered<Res, E> for () {
-    const MAY_RESET: bool = false;
+    const NEEDS_CHARGE: bool = false;
 
     #[inline]
     fn settle(&self, _: Answer<'_, Res, E>) -> Settle {
@@ -188,7 +198,7 @@ impl<F, Res, E> SettleAnswered<Res, E> for F
 where
     F: Fn(Answer<'_, Res, E>) -> Settle,
 {
-    const MAY_RESET: bool = true;
+    const NEEDS_CHARGE: bool = true;
 
     #[inline]
     fn settle(&self, answer: Answer<'_, Res, E>) -> Settle {

@@ -4,11 +4,12 @@
 //! same, it says when to come back: [`retry_after`] reads the time from a response, and
 //! [`grpc_retry_after`] from the trailers of gRPC.
 //!
-//! With the feature `retry`, `ObeyRetryAfter` is a policy for tower's `retry` that waits for it.
+//! [`RateLimitLayer::obey_upstream`](crate::RateLimitLayer::obey_upstream) pauses the key for all
+//! processes that share the limiter. With the feature `retry`, `ObeyRetryAfter` is a policy for tower's `retry` that waits for it.
 //! The guide's page on [clients] has more.
 //!
 //! [clients]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clients/
 
 #[cfg(feature = "retry")]
 pub use crate::http::ObeyRetryAfter;
-pub use crate::http::{grpc_retry_after, retry_after};
+pub use crate::http::{ObeyUpstream, grpc_retry_after, retry_after};

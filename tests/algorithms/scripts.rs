@@ -279,7 +279,7 @@ fn there_is_one_place_that_writes_and_nothing_after_it_can_fail_half_way() {
                 "ZREMRANGEBYRANK",
                 "ZRANGE",
                 "ZRANGE",
-                "ZRANGE",
+                "ZADD",
                 "ZADD",
                 "ZADD",
                 // A grant reads the number of members.

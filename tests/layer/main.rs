@@ -34,6 +34,7 @@ mod in_handlers;
 mod keyless;
 #[cfg(feature = "retry")]
 mod obey_retry_after;
+mod obey_upstream;
 mod retry_after;
 mod two_layers;
 mod uploads;

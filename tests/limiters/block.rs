@@ -1,4 +1,5 @@
 //! A key that is blocked is refused until then, in memory and in Redis alike, and loses nothing.
+//! Beside it, pauses in random histories: `pause.rs` has the rest.
 
 use tower_sluice::future::BoxedFuture;
 
@@ -296,7 +297,7 @@ mod over_redis {
             .policies()
             .map(|one| (one.outcome(), one.remaining(), one.reset_after()))
             .collect();
-        let report = (decision.remaining(), decision.reset_after());
+        let report = (decision.remaining(), decision.reset_after(), decision.paused_for());
         format!("{:?} {report:?} {each:?}", decision.outcome())
     }
 
@@ -339,6 +340,11 @@ mod over_redis {
                     [memory.reset(charge.clone()).await, redis.reset(charge.clone()).await]
                         .map(without_done)
                 }
+                8 => [
+                    memory.pause(charge.clone(), time).await,
+                    redis.pause(charge.clone(), time).await,
+                ]
+                .map(without_done),
                 4 => [memory.estimate(charge.clone()).await, redis.estimate(charge.clone()).await],
                 5..=7 if !reservations.is_empty() => {
                     let [first, second] = match dice.below(2) {
@@ -383,7 +389,7 @@ mod over_redis {
         }
     }
 
-    /// All of it, in random order: charges, blocks, penalties, refunds of what blocked keys took.
+    /// All of it, in random order: charges, blocks, pauses, penalties, refunds of what blocked keys took.
     #[test]
     fn blocks_in_redis_are_those_in_memory() {
         let server = Server::start();
@@ -528,6 +534,10 @@ mod over_redis {
             "blocked:01:5",
             "blocked:5:x",
             "blocked:9007199254740992:",
+            "paused:5",
+            "paused:05:",
+            "paused:5:blocked:5:",
+            "reset:5:paused:5:",
         ] {
             redis::cmd("SET")
                 .arg("sluice:api:tb1:{mallory}")

@@ -56,6 +56,7 @@ mod lease;
 mod memory;
 mod own_store;
 mod panics;
+mod pause;
 mod policies;
 mod settlements;
 mod shadow;

@@ -63,7 +63,8 @@ async fn what_is_read_is_what_a_peek_sees() {
                     1 => limiter.reset("alice").await.map(drop),
                     2 => limiter.block("alice", Duration::from_millis(600)).await.map(drop),
                     3 => limiter.unblock("alice").await.map(drop),
-                    4 | 5 => match taken.pop() {
+                    4 => limiter.pause("alice", Duration::from_millis(500)).await.map(drop),
+                    5 | 6 => match taken.pop() {
                         Some(reservation) => {
                             let used = dice.below(6) as u64;
                             let settled = limiter.settle(reservation, used).expect("its own");
@@ -146,14 +147,22 @@ async fn a_value_that_no_script_writes_is_an_error() {
             run(&mut connection, &["DEL", key.name()]).await;
             continue;
         };
-        let odd =
-            ["reset:5", "reset:x:", "blocked:5", "blocked::", "blocked:5:none", "blocked:5:reset:"];
+        let odd = [
+            "reset:5",
+            "reset:x:",
+            "blocked:5",
+            "blocked::",
+            "blocked:5:none",
+            "blocked:5:reset:",
+            "paused:5",
+            "reset:5:paused:5:",
+        ];
         for text in texts.split('|').chain(odd) {
             run(&mut connection, &["SET", key.name(), text]).await;
             let kind = read(&pool, &key, algorithm).await;
             assert_eq!(kind, Err(ErrorKind::State), "{algorithm:?}: {text}");
         }
-        for text in ["none", "reset:5:", "blocked:5:", "blocked:5:reset:5:"] {
+        for text in ["none", "reset:5:", "blocked:5:", "paused:5:", "blocked:5:paused:5:reset:5:"] {
             run(&mut connection, &["SET", key.name(), text]).await;
             assert_eq!(read(&pool, &key, algorithm).await, new, "{algorithm:?}: {text}");
         }

@@ -46,18 +46,27 @@ fn blocked_until(charge: &Charge, works: &Works) -> Option<i64> {
 }
 
 /// An admission leaves as many units free at its slot as it says: those that the reports of the
-/// states before it show, less its cost.
-fn leaves_free(charge: &Charge, before: Option<State>, at: i64) -> Result<(), String> {
+/// states before it show, less its cost. What a new key stores from then on is in the states after
+/// it alone, where a price that is owed hides what is left.
+fn leaves_free(
+    charge: &Charge,
+    [before, after]: [Option<&State>; 2],
+    at: i64,
+) -> Result<(), String> {
     let Op::Check { cost, keep_free, .. } = &charge.op else { return Ok(()) };
-    let clamped = before.as_ref().and_then(|state| List::clamp(&charge.rule, state, charge.now));
-    let seen = clamped.as_ref().or(before.as_ref());
-    let left = List::estimate(&charge.rule, seen, at, Check::new(0, 0));
-    let each = left.members.iter().map(|one| one.report.remaining);
-    let each: Vec<_> =
-        each.chain(left.members.is_empty().then_some(left.report.remaining)).collect();
-    let is_short = |(left, kept): (&i64, &i64)| *kept > 0 && left - cost < *kept;
-    match each.iter().zip(keep_free).any(is_short) {
-        true => Err(format!("free: {charge:?}: {each:?} were left at {at}")),
+    let left = |state: Option<&State>| {
+        let clamped = state.and_then(|state| List::clamp(&charge.rule, state, charge.now));
+        let seen = clamped.as_ref().or(state);
+        let left = List::estimate(&charge.rule, seen, at, Check::new(0, 0));
+        let each: Vec<_> = left.members.iter().map(|one| one.report.remaining).collect();
+        if each.is_empty() { vec![left.report.remaining] } else { each }
+    };
+    let (before, after) = (left(before), left(after));
+    let is_short = |((before, after), kept): ((&i64, &i64), &i64)| {
+        *kept > 0 && (before - cost).max(*after) < *kept
+    };
+    match before.iter().zip(&after).zip(keep_free).any(is_short) {
+        true => Err(format!("free: {charge:?}: {before:?} were left at {at}, then {after:?}")),
         false => Ok(()),
     }
 }
@@ -72,10 +81,29 @@ fn block(charge: &Charge, works: &mut Works) {
     }
 }
 
-/// Ends the blocks of a charge's keys.
+/// Pauses a charge's keys.
+fn pause(charge: &Charge, works: &mut Works) {
+    let Op::Pause { time } = charge.op else { return };
+    for key in &*charge.keys {
+        let standing = &mut works.get_mut(key).expect("it was read").standing;
+        standing.paused_until = standing.paused_until.max(charge.now + time);
+    }
+}
+
+/// Returns the instants at which the pauses of a charge's keys end, 0 for a key that is not paused.
+/// Empty if none is.
+fn paused_until(charge: &Charge, works: &Works) -> Vec<i64> {
+    let until = |key: &String| Some(works[key].standing.paused_until);
+    let ends = charge.keys.iter().map(|key| until(key).filter(|until| *until > charge.now));
+    let ends: Vec<_> = ends.map(|until| until.unwrap_or(0)).collect();
+    if ends.iter().any(|until| *until > 0) { ends } else { Vec::new() }
+}
+
+/// Ends the blocks and the pauses of a charge's keys.
 fn unblock(charge: &Charge, works: &mut Works) {
     for key in &*charge.keys {
-        works.get_mut(key).expect("it was read").standing.blocked_until = None;
+        let standing = &mut works.get_mut(key).expect("it was read").standing;
+        (standing.blocked_until, standing.paused_until) = (None, 0);
     }
 }
 
@@ -125,6 +153,25 @@ impl Booking {
     }
 }
 
+/// Splits the ends of pauses from what follows after them in an answer.
+fn without_pause(answer: &Packed) -> Option<(Vec<i64>, Packed)> {
+    let Packed::Text(text) = answer else { return None };
+    let (ends, rest) = text.strip_prefix("PAUSED ")?.split_once(':')?;
+    let ends = ends.split(' ').map(|end| end.parse().expect("a number")).collect();
+    let rest = rest.parse().map_or_else(|_| Packed::Text(rest.into()), Packed::Integer);
+    Some((ends, rest))
+}
+
+/// True if the answer to an operation tells pauses: it is no refund's, no block's and no error.
+fn is_of_pause(answer: &Packed, op: &Op) -> bool {
+    let is_told = match answer {
+        Packed::Integer(_) => true,
+        Packed::Text(text) => text.starts_with("RESET "),
+        Packed::Nothing => false,
+    };
+    is_told && !matches!(op, Op::Settle { .. })
+}
+
 impl Account {
     /// True if another admission has the same mark, as where a server lost charges: then a
     /// settlement may be of either.
@@ -154,6 +201,8 @@ struct Standing {
     /// The number of its last reset, 0 if it was not reset.
     birth: i64,
     blocked_until: Option<i64>,
+    /// 0 if it is not paused.
+    paused_until: i64,
 }
 
 /// A state, the one before it, and the admissions between both.
@@ -202,6 +251,8 @@ pub struct Account {
     /// Units that were given back or cut, such as by a smaller quota, and keys that were reset: a
     /// key's label, and when.
     pub freed: Vec<(String, i64)>,
+    /// The pauses of keys: a key's label, when it was paused, and until when.
+    pub pauses: Vec<(String, i64, i64)>,
     /// True if a client may have taken a server for a proxy, since the network cut its greetings.
     /// Then a call has one key.
     pub may_be_apart: bool,
@@ -319,8 +370,11 @@ impl Account {
         }
         for (key, work) in works {
             let Work { before, mut standing, bookings, is_changed, .. } = work;
-            // A write removes a block that is over.
+            // A write removes a block or a pause that is over.
             standing.blocked_until = standing.blocked_until.filter(|until| *until > call.at);
+            if standing.paused_until <= call.at {
+                standing.paused_until = 0;
+            }
             let written = current.get(&key).and_then(|current| current.version);
             if !first_of.contains_key(&key) {
                 if is_changed {
@@ -394,7 +448,21 @@ impl Account {
         let Charge { now, op, rule, .. } = charge;
         let now = *now;
         let until = blocked_until(charge, works);
-        let answer = match &charge.answer {
+        match op {
+            // The answer tells the pause that follows. A charge that fails pauses all the same.
+            Op::Pause { .. } => pause(charge, works),
+            Op::Unblock => unblock(charge, works),
+            _ => {}
+        }
+        // The ends of pauses stand before the answer.
+        let paused = paused_until(charge, works);
+        let told = without_pause(&charge.answer);
+        let (ends, told) = told.unwrap_or_else(|| (Vec::new(), charge.answer.clone()));
+        // A block hides a pause.
+        if ends != paused && is_of_pause(&told, op) {
+            return Err(format!("truth: {charge:?}: paused until {paused:?}"));
+        }
+        let answer = match &told {
             Packed::Integer(answer) => *answer,
             // Units of a key that was reset, and each key's birth.
             Packed::Text(text) if text.starts_with("RESET ") => {
@@ -413,6 +481,9 @@ impl Account {
                 let is_penalty = matches!(op, Op::Penalize { .. });
                 let until = blocked_until(charge, works);
                 let right = [until, is_penalty.then_some(not_taken)];
+                if let Op::Pause { .. } = op {
+                    self.note_pause(charge, &paused);
+                }
                 return match told == right[..1 + usize::from(is_penalty)] {
                     true => Ok(()),
                     false => Err(format!("truth: {charge:?}: blocked until {right:?}")),
@@ -429,7 +500,7 @@ impl Account {
         match op {
             Op::Check { cost, max_wait, keep_free }
             | Op::Estimate { cost, max_wait, keep_free } => {
-                let check = Check::new(*cost, *max_wait).keeping(keep_free);
+                let check = Check::new(*cost, *max_wait).keeping(keep_free).paused_until(&paused);
                 let is_estimate = matches!(op, Op::Estimate { .. });
                 let mut state = state_of(charge, works);
                 let is_cut = |state| List::clamp(rule, state, now).is_some();
@@ -451,10 +522,18 @@ impl Account {
                 if until.is_some() || answer != expected {
                     return wrong(expected);
                 }
+                // Not by the reference alone: nobody goes in a pause.
+                let slot = now - 1 - answer;
+                if answer < 0 && paused.iter().any(|until| slot < *until) {
+                    return Err(format!("paused: {charge:?}: admitted at {slot}"));
+                }
+                if answer < 0 && !keep_free.is_empty() {
+                    let states = [before.as_ref(), state.as_ref()];
+                    leaves_free(charge, states, now - 1 - answer)?;
+                }
                 keep(charge, state, answer < 0, works);
                 if let (Some(mark), true) = (said.mark, answer < 0) {
                     let (at, index) = (now - 1 - answer, self.bookings.len());
-                    leaves_free(charge, before, at)?;
                     let (cost, names) = (*cost, Rc::clone(&charge.keys));
                     let births = births(charge, works);
                     for key in &*names {
@@ -530,6 +609,18 @@ impl Account {
                 keep_born(charge, state, Some(born), back > 0, works);
             }
             Op::Block { .. } => return wrong(0),
+            Op::Pause { .. } => {
+                self.note_pause(charge, &paused);
+                let wait = paused.iter().max().map_or(0, |until| until - now);
+                let state = state_of(charge, works);
+                let check = Check::new(0, 0).paused_until(&paused);
+                let said = List::estimate(rule, state.as_ref(), now, check);
+                let is_right =
+                    matches!(said.verdict, Verdict::Deny(expected) if expected == answer);
+                if until.is_some() || !is_right || answer < wait {
+                    return wrong(wait);
+                }
+            }
             Op::Penalize { .. } => {
                 let not_taken = self.operate(charge, works);
                 if answer != not_taken {
@@ -551,7 +642,8 @@ impl Account {
             // Under a block it took nothing, whatever failed besides.
             Op::Check { .. } if blocked_until(charge, works).is_some() => return,
             Op::Check { cost, max_wait, keep_free } => {
-                let check = Check::new(*cost, *max_wait).keeping(keep_free);
+                let paused = paused_until(charge, works);
+                let check = Check::new(*cost, *max_wait).keeping(keep_free).paused_until(&paused);
                 List::step(rule, &mut state, now, check);
             }
             Op::Penalize { cost, born } => {
@@ -569,7 +661,7 @@ impl Account {
                 return keep_born(charge, state, Some(born), false, works);
             }
             Op::Block { .. } => return block(charge, works),
-            Op::Unblock => return unblock(charge, works),
+            // A pause or its end counts already.
             _ => return,
         }
         keep(charge, state, false, works);
@@ -631,6 +723,14 @@ impl Account {
             }
             _ => {}
         }
+    }
+
+    /// Notes a pause, after which the pauses of the charge's keys end at these instants.
+    fn note_pause(&mut self, charge: &Charge, ends: &[i64]) {
+        for (place, until) in ends.iter().enumerate() {
+            self.pauses.push((charge.label(place).to_owned(), charge.now, *until));
+        }
+        self.count("pause", charge);
     }
 
     fn refuse(&mut self, charge: &Charge, cost: i64, keep_free: &[i64], wait: Option<i64>) {

@@ -348,7 +348,10 @@ impl Seen<'_> {
 
     /// A caller that obeys its `Retry-After` is admitted if no other came first.
     fn obeyed(&self) -> Option<String> {
-        let changes = |way| matches!(way, Way::Penalize | Way::Block | Way::Unblock | Way::Reset);
+        let changes = |way| {
+            use Way::{Block, Pause, Penalize, Reset, Unblock};
+            matches!(way, Penalize | Block | Pause | Unblock | Reset)
+        };
         if self.has_odd_clocks()
             || !self.is_exact()
             || self.plan.asking != Asking::Alone
@@ -476,6 +479,7 @@ impl Seen<'_> {
             (Way::Penalize, "penalize"),
             (Way::Reset, "reset"),
             (Way::Block, "block"),
+            (Way::Pause, "pause"),
             (Way::Unblock, "unblock"),
         ];
         for (way, name) in names.into_iter().filter(|_| is_plain) {

@@ -10,6 +10,7 @@ use tower_sluice::algorithm::{
     SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 
+use super::MENDED;
 use super::account::Limit;
 use super::network::Odds;
 use super::policies::Table;
@@ -115,6 +116,7 @@ pub enum Way {
     Penalize,
     Reset,
     Block,
+    Pause,
     Unblock,
 }
 
@@ -183,6 +185,10 @@ impl Plan {
         let plan = plan.varied(last_fault, &mut dice);
         let mut plan = plan.with_settings(&mut Rng::with_seed(seed.rotate_left(16)));
         let mut dice = Rng::with_seed(seed.rotate_left(48));
+        // The worlds of faults that were mended stay as they are.
+        if !MENDED.contains(&seed) {
+            plan = plan.with_pauses(&mut Rng::with_seed(seed.rotate_left(8)));
+        }
         plan.is_resp2 = plan.topology == Topology::One && dice.u32(0..8) == 0;
         plan.keeping_units_free(&mut Rng::with_seed(seed.rotate_left(8)))
     }
@@ -196,6 +202,20 @@ impl Plan {
         for ask in &mut self.asks {
             let is_asked = dice.bool() && !matches!(ask.way, Way::Penalize | Way::Peek);
             ask.keep_free = if is_asked { dice.u64(1..=most) } else { 0 };
+        }
+        self
+    }
+
+    /// The same world, in which some callers pause a key.
+    fn with_pauses(mut self, dice: &mut Rng) -> Self {
+        // A policy keeps its operations to itself.
+        if !self.tables.is_empty() || dice.u32(0..4) > 0 {
+            return self;
+        }
+        for ask in &mut self.asks {
+            if dice.u32(0..30) == 0 {
+                ask.way = Way::Pause;
+            }
         }
         self
     }

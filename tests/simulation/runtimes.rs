@@ -117,7 +117,7 @@ async fn call(limiter: Boxed, at: Instant, fails_open: bool, mut note: Note) {
 }
 
 fn slot(decision: &Decision) -> i64 {
-    let at = decision.decided_at().expect("by the store") + decision.waited();
+    let at = decision.slot().expect("by the store");
     i64::try_from(at.as_micros()).expect("an instant")
 }
 

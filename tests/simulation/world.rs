@@ -392,6 +392,10 @@ impl World {
                 let time = MILLISECOND * 50 * u32::try_from(ask.cost).expect("few");
                 process.limiter.block(charge, time).await.into()
             }
+            Way::Pause => {
+                let time = MILLISECOND * 40 * u32::try_from(ask.cost).expect("few");
+                process.limiter.pause(charge, time).await.into()
+            }
             Way::Unblock => process.limiter.unblock(charge).await.into(),
         }
     }
@@ -556,7 +560,7 @@ impl Answer {
                 Fate::Admitted { at: at(wait).expect("of the store"), settled: None }
             }
             _ => {
-                let at = at(decision.waited()).expect("of the store");
+                let at = instant(decision.slot()).expect("of the store");
                 Fate::Admitted { at, settled: None }
             }
         };

@@ -132,7 +132,17 @@ impl PolicyHandle {
         self.with_share(parts, |limiter, charge| limiter.block(charge, time)).await
     }
 
-    /// Ends a block of a key. The units that were taken before it still count.
+    /// Pauses a key for this time: see
+    /// [`LimiterExt::pause`](tower_sluice::LimiterExt::pause). A policy of Redisson cannot pause.
+    ///
+    /// # Errors
+    ///
+    /// As [`peek`](Self::peek).
+    pub async fn pause<T: AsRef<str>>(&self, parts: &[T], time: Duration) -> Result<Done, Error> {
+        self.with_share(parts, |limiter, charge| limiter.pause(charge, time)).await
+    }
+
+    /// Ends a block and a pause of a key. The units that were taken before it still count.
     ///
     /// # Errors
     ///

@@ -52,6 +52,7 @@ async fn run(options: Options) -> Result<(), Stop> {
         Command::Watch(options) => watch(&pool, show, &options).await,
         Command::Reset(change) => reset(&pool, show, &change).await,
         Command::Block { change, time } => block(&pool, show, &change, time).await,
+        Command::Pause { change, time } => pause(&pool, show, &change, time).await,
         Command::Unblock(change) => unblock(&pool, show, &change).await,
         Command::Grant { change, units } => grant(&pool, show, &change, units).await,
     }
@@ -227,6 +228,10 @@ async fn reset(pool: &Pool, show: Show, change: &Change) -> Result<(), Stop> {
 
 async fn block(pool: &Pool, show: Show, change: &Change, time: Duration) -> Result<(), Stop> {
     operate!(pool, show, change, "block", "blocked", false, |limiter, key| limiter.block(key, time))
+}
+
+async fn pause(pool: &Pool, show: Show, change: &Change, time: Duration) -> Result<(), Stop> {
+    operate!(pool, show, change, "pause", "paused", false, |limiter, key| limiter.pause(key, time))
 }
 
 async fn unblock(pool: &Pool, show: Show, change: &Change) -> Result<(), Stop> {

@@ -50,7 +50,15 @@ pub(crate) enum Command {
         #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
         time: Duration,
     },
-    /// End a block.
+    /// Let charges of a key wait until a time is over, or refuse them.
+    Pause {
+        #[command(flatten)]
+        change: Change,
+        /// How long, such as 30s or 5min.
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+        time: Duration,
+    },
+    /// End a block and a pause.
     Unblock(Change),
     /// Give taken units of a key back.
     Grant {

@@ -66,9 +66,14 @@ impl Row {
         self.known().map(|state| (state.remaining(), state.burst()))
     }
 
+    /// Returns true if the key is blocked or paused.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let stopped = |state: &StoredState| state.blocked_for().or(state.paused_for());
+        self.known().and_then(stopped).is_some()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        let is_blocked = self.known().is_some_and(|state| state.blocked_for().is_some());
-        !is_blocked && self.left().is_some_and(|(left, most)| left >= most)
+        !self.is_stopped() && self.left().is_some_and(|(left, most)| left >= most)
     }
 
     /// Returns true if a charge of one unit would be refused.
@@ -76,13 +81,13 @@ impl Row {
         self.known().is_some_and(|state| state.retry_after() != Some(Duration::ZERO))
     }
 
-    /// The order of `top`: values that are not states, blocked keys, least left, longest wait.
+    /// The order of `top`: values that are not states, blocked and paused keys, least left, longest
+    /// wait.
     pub(crate) fn order(&self) -> impl Ord + use<> {
         let state = self.known();
         let share = self.left().map(|(left, most)| left.saturating_mul(1_000_000) / most.max(1));
-        let is_free = state.is_none_or(|state| state.blocked_for().is_none());
         let wait = state.map(|state| state.retry_after().unwrap_or(Duration::MAX));
-        (share, is_free, Reverse(wait), Reverse(state.map(StoredState::reset_after)))
+        (share, !self.is_stopped(), Reverse(wait), Reverse(state.map(StoredState::reset_after)))
     }
 
     /// An error if the value is not a state.

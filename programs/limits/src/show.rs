@@ -151,9 +151,9 @@ impl Show {
     /// A line of `watch`, if it differs from the last one.
     pub(crate) fn change(self, row: &Row, clock: &Clock, last: &mut Last) -> Result<(), Stop> {
         let [left, of, next, all] = figures(row);
-        let blocked = row.known().is_some_and(|state| state.blocked_for().is_some());
+        let stopped = row.is_stopped();
         let reset = row.known().and_then(|state| state.last_reset());
-        let what = format!("{left} {blocked} {reset:?} {} {}", row.is_stored(), row.state.is_err());
+        let what = format!("{left} {stopped} {reset:?} {} {}", row.is_stored(), row.state.is_err());
         if last.replace(what.clone()).is_some_and(|last| last == what) {
             return Ok(());
         }
@@ -250,6 +250,7 @@ fn object(row: &Row, clock: &Clock) -> Value {
         "retry_after_us": state.and_then(|state| state.retry_after()).map(micros),
         "reset_after_us": state.map(|state| micros(state.reset_after())),
         "blocked_for_us": state.and_then(|state| state.blocked_for()).map(micros),
+        "paused_for_us": state.and_then(|state| state.paused_for()).map(micros),
         "last_reset_us": state.and_then(|state| state.last_reset()).map(micros),
         "error": row.state.as_ref().err().map(|error| format!("{error:#}")),
         "now_us": micros(clock.now),
@@ -270,9 +271,10 @@ fn note(row: &Row) -> String {
     match &row.state {
         Err(error) => printable(&format!("{error:#}")),
         Ok(state) if !state.is_stored() => String::from("nothing is stored"),
-        Ok(state) => match state.blocked_for() {
-            Some(rest) => format!("blocked for {}", time(rest)),
-            None => String::new(),
+        Ok(state) => match (state.blocked_for(), state.paused_for()) {
+            (Some(rest), _) => format!("blocked for {}", time(rest)),
+            (None, Some(rest)) => format!("paused for {}", time(rest)),
+            (None, None) => String::new(),
         },
     }
 }

@@ -112,6 +112,7 @@ impl Decision {
         if let Some(details) = &mut self.details {
             details.remaining = details.remaining.map(|units| units.saturating_add(more));
             details.reset_after = details.reset_after.map(|time| time.saturating_sub(elapsed));
+            details.paused_for = details.paused_for.saturating_sub(elapsed);
             details.age = details.age.saturating_add(elapsed);
             for policy in details.policies_mut() {
                 policy.figures = policy.figures.later(elapsed, more);

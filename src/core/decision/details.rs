@@ -17,6 +17,8 @@ pub(crate) struct Details {
     /// The units that the charge leaves free.
     pub(crate) kept_free: u64,
     pub(crate) reset_after: Option<Duration>,
+    /// The time until the pause of the key ends. 0: it is not paused.
+    pub(crate) paused_for: Duration,
     pub(crate) decided_at: Option<Duration>,
     /// The time from the decision to this answer, if the decision is repeated.
     pub(crate) age: Duration,

@@ -257,6 +257,7 @@ fn joined(mut decisions: Vec<PartsDecision>) -> Option<Decision> {
     let mut policies: Vec<_> = policies.into_iter().map(|(_, policy)| policy).collect();
     let waits = decisions.iter().filter(|one| !one.decision.waited().is_zero()).count();
     let not_taken = decisions.iter().map(|one| one.decision.not_taken()).max()?;
+    let paused_for = decisions.iter().filter_map(|one| one.decision.paused_for()).max();
     let decisions = decisions.into_iter().map(|one| one.decision);
     let mut decision = decisions.min_by(compare_tightness)?;
     if waits > 1 {
@@ -266,6 +267,9 @@ fn joined(mut decisions: Vec<PartsDecision>) -> Option<Decision> {
     if policies.len() != decision.policies().count() {
         make_distinct(&mut policies.iter_mut().map(|one| &mut one.name).collect::<Vec<_>>());
         decision.set_policies(policies.into());
+    }
+    if let Some(time) = paused_for {
+        decision.set_paused_for(time);
     }
     Some(if not_taken > 0 { decision.with_not_taken(not_taken) } else { decision })
 }

@@ -143,7 +143,12 @@ where
                 }
                 StateProj::Operating { answer, change, reset } => {
                     match change.take() {
-                        Some((operation @ (Operation::Reset | Operation::Block(_)), charge)) => {
+                        Some((
+                            operation @ (Operation::Reset
+                            | Operation::Block(_)
+                            | Operation::Pause(_)),
+                            charge,
+                        )) => {
                             let is_reset = operation == Operation::Reset;
                             *reset = Some(Reset::begin(leases, charge, is_reset));
                         }
@@ -164,7 +169,7 @@ where
 
 debug_by_name!([L: Limiter] LeaseFuture<L>);
 
-/// A running reset or block. Nothing is leased until it has ended.
+/// A running reset, block or pause. Nothing is leased until it has ended.
 struct Reset<L: Limiter> {
     leases: Arc<Leases<L>>,
     charge: Charge,

@@ -36,9 +36,11 @@ struct KeyEntry<S> {
 }
 
 impl<S> KeyEntry<S> {
-    /// The instant at which the state is equivalent to no state, and no block lasts any more.
+    /// The instant at which the state is equivalent to no state, and no block or pause lasts any
+    /// more.
     fn end(&self) -> i64 {
-        self.expires_at.max(self.kept.over.as_ref().map_or(0, |over| over.blocked_until))
+        let lasts_until = |over: &Over| over.blocked_until.max(over.paused_until);
+        self.expires_at.max(self.kept.over.as_deref().map_or(0, lasts_until))
     }
 
     fn hash(&self, hasher: &RandomState) -> u64 {
@@ -50,7 +52,7 @@ impl<S> KeyEntry<S> {
 pub(super) struct KeyState<S> {
     /// `None` after a reset.
     pub(super) state: Option<S>,
-    /// `None` if the key was neither blocked nor reset. So it takes no room in most keys.
+    /// `None` if the key was never blocked, paused or reset. So it takes no room in most keys.
     over: Option<Box<Over>>,
 }
 
@@ -58,6 +60,8 @@ pub(super) struct KeyState<S> {
 struct Over {
     /// The end of the block, which refuses checks in every state. 0 if there was no block.
     blocked_until: i64,
+    /// The end of the pause, before which no check fits. 0 if there was no pause.
+    paused_until: i64,
     /// The number of the last reset, different from each before. 0 if there was no reset.
     birth: i64,
 }
@@ -79,8 +83,23 @@ impl<S> KeyState<S> {
         over.blocked_until = over.blocked_until.max(until);
     }
 
+    /// The end of the pause, if it still lasts.
+    #[inline]
+    pub(super) fn pause_end(&self, now: i64) -> Option<i64> {
+        self.over.as_ref().map(|over| over.paused_until).filter(|until| *until > now)
+    }
+
+    /// Pauses the key until the later end of two pauses.
+    pub(super) fn pause(&mut self, until: i64) {
+        let over = self.over.get_or_insert_default();
+        over.paused_until = over.paused_until.max(until);
+    }
+
+    /// Ends a block and a pause.
     pub(super) fn unblock(&mut self) {
-        self.over.iter_mut().for_each(|over| over.blocked_until = 0);
+        if let Some(over) = &mut self.over {
+            (over.blocked_until, over.paused_until) = (0, 0);
+        }
     }
 
     /// The number of the last reset. A charge settles only in the life that it was taken in.
@@ -201,7 +220,7 @@ impl<S> Shard<S> {
             let entry = self.entries.find(hash, |entry| entry.hash(&self.hasher) == hash);
             let end = entry.map(KeyEntry::end).filter(|end| *end > now);
             let Some(end) = end else { return true };
-            // A block may be ended before its time.
+            // A block or a pause may be ended before its time.
             oldest.0.0 = end.min(now + DAY);
         }
         false

@@ -96,14 +96,15 @@ impl<A: Algorithm> Store<A> {
             if let Some(until) = kept.block_end(now) {
                 return ((A::blocked(&rule, now, until), now), None);
             }
-            let (birth, state) = (kept.birth(), &mut kept.state);
-            let mut answer = A::step(&rule, state, now, check);
+            let (birth, paused, state) = (kept.birth(), kept.pause_end(now), &mut kept.state);
+            let mut answer = A::step(&rule, state, now, check.paused_until(paused.as_slice()));
             if birth > 0 {
                 answer.mark = answer.mark.map(|mark| mark.with_births(&[birth]));
             }
             let changed = state.as_ref().filter(|_| answer.mark.is_some());
             ((answer, now), changed.map(|state| A::expires_at(&rule, state)))
         })?;
+        self.named.note_pause(&name, &answer, now);
         let key = match name {
             Cow::Owned(digest) => Key::Owned(digest),
             Cow::Borrowed(_) => charge.take_key(),
@@ -146,13 +147,20 @@ impl<A: Algorithm> Store<A> {
                     // A state lasts as long as before, whichever rule it has.
                     (kept.state.is_none(), 0)
                 }
+                Operation::Pause(time) => {
+                    self.named.lines.forget(&name, false);
+                    kept.pause(now + block_time(time));
+                    (kept.state.is_none(), 0)
+                }
                 Operation::Unblock => {
                     kept.unblock();
+                    self.named.lines.resume(&name);
                     (false, 0)
                 }
             };
             let check = if operation == Operation::Estimate { asked } else { Check::PEEK };
-            let state = kept.state.as_ref();
+            let (paused, state) = (kept.pause_end(now), kept.state.as_ref());
+            let check = check.paused_until(paused.as_slice());
             let answer = match kept.block_end(now) {
                 Some(until) => A::blocked(&rule, now, until),
                 None => A::estimate(&rule, state, now, check),
@@ -160,6 +168,7 @@ impl<A: Algorithm> Store<A> {
             let expires_at = || state.map_or(now, |state| A::expires_at(&rule, state));
             ((Ruling { not_taken, ..answer }, now), is_changed.then(expires_at))
         })?;
+        self.named.note_pause(&name, &answer, now);
         let quota = charge.own_quota().cloned();
         let from = local_provenance(now);
         Ok(self.named.decision(quota, (0, &charge.keep_free), answer, from, Key::Constant("")))

@@ -82,6 +82,8 @@ impl OneLock {
             true => kept.state.take(),
             false => kept.state.clone(),
         })?);
+        let paused = locked.each(|kept| kept.pause_end(now).unwrap_or(0))?;
+        let check = check.paused_until(&paused);
         let mut answer = Each::step(&rule, &mut states, now, check);
         let changed = answer.mark.is_some();
         if let Some(mark) = answer.mark.take() {
@@ -91,6 +93,7 @@ impl OneLock {
         drop(locked);
         let (asked, from) = ((check.cost, &whole.keep_free), local_provenance(now));
         let key = Key::Owned(key());
+        self.named.note_pause(key.as_str(), &answer, now);
         let mut decision = self.named.decision(quota.cloned(), asked, answer, from, key);
         self.named.line_up(&mut decision, &whole.keep_free, known, store);
         Ok(decision)

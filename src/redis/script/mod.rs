@@ -95,7 +95,9 @@ pub(crate) enum Op {
     Reset,
     /// Refuses checks for `time` microseconds, or until a block with a later end is over.
     Block { time: i64 },
-    /// Ends a block.
+    /// Lets checks fit only after `time` microseconds, or when a later pause is over.
+    Pause { time: i64 },
+    /// Ends a block and a pause.
     Unblock,
 }
 
@@ -184,6 +186,7 @@ fn append_operation(command: &mut Cmd, quotas: usize, request: &Request) {
         Op::Grant { cost } => command.arg("grant").arg(cost),
         Op::Reset => command.arg("reset"),
         Op::Block { time } => command.arg("block").arg(time),
+        Op::Pause { time } => command.arg("pause").arg(time),
         Op::Unblock => command.arg("unblock"),
     };
 }

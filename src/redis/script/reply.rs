@@ -28,6 +28,11 @@ const BLOCKED: &[u8] = b"BLOCKED ";
 #[cfg(feature = "calendar")]
 const CALENDAR: &[u8] = b"CALENDAR";
 
+/// The start of a text about a key that is paused. The end of the pause of each quota's key follows,
+/// 0 for one that is not paused, and after a colon what would be in place of the text without a
+/// pause.
+const PAUSED: &[u8] = b"PAUSED ";
+
 /// The start of a text about units that were taken of a key that was reset. The wait follows, as
 /// the number that would stand for it, and the birth of each quota's key.
 const RESET: &[u8] = b"RESET ";
@@ -66,6 +71,7 @@ pub(crate) trait ReadEntry: Send + Sync {
     /// the script took the units. For a refund, it is the number of units given back; below 0, of
     /// those that could not be taken, as for a penalty. The answer is computed here, from the
     /// `state` on which the script decided. If both do not agree, the reply is not from the script.
+    /// `paused` has the ends of pauses, as in a [`Check`].
     ///
     /// # Errors
     ///
@@ -76,6 +82,7 @@ pub(crate) trait ReadEntry: Send + Sync {
         now: i64,
         request: &Request,
         wait: i64,
+        paused: &[i64],
         state: &[Element<'_>],
     ) -> Result<ReplyEntry, Error>;
 
@@ -89,6 +96,7 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
         now: i64,
         request: &Request,
         wait: i64,
+        paused: &[i64],
         state: &[Element<'_>],
     ) -> Result<ReplyEntry, Error> {
         let check = match request.op {
@@ -114,22 +122,28 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
                 Check::new(cost, max_wait).keeping(request.keep_free.as_slice())
             }
             // Answered like a peek after the operation.
-            Op::Penalize { .. } | Op::Grant { .. } | Op::Reset | Op::Block { .. } | Op::Unblock => {
-                Check::PEEK
-            }
+            Op::Penalize { .. }
+            | Op::Grant { .. }
+            | Op::Reset
+            | Op::Block { .. }
+            | Op::Pause { .. }
+            | Op::Unblock => Check::PEEK,
         };
+        let check = check.paused_until(paused);
         let rule = self.rule(request.quota.as_ref())?;
         let state = A::state(&rule, now, check, &mut &*state);
         let mut state = state.ok_or_else(malformed_reply)?;
-        if let Op::Penalize { cost, .. } = request.op {
-            let not_taken = Some(wait).filter(|wait| (0..=cost).contains(wait));
+        // These answer with another number than the wait.
+        let most_not_taken = match request.op {
+            Op::Penalize { cost, .. } => Some(cost),
+            Op::Grant { .. } | Op::Reset => Some(0),
+            _ => None,
+        };
+        if let Some(most) = most_not_taken {
+            let not_taken = Some(wait).filter(|wait| (0..=most).contains(wait));
             let not_taken = not_taken.ok_or_else(malformed_reply)?;
             let answer = A::estimate(&rule, state.as_ref(), now, check);
             return Ok(ReplyEntry::Decided(Ruling { not_taken, ..answer }));
-        }
-        if let Op::Grant { .. } = request.op {
-            let answer = A::estimate(&rule, state.as_ref(), now, check);
-            return (wait == 0).then_some(ReplyEntry::Decided(answer)).ok_or_else(malformed_reply);
         }
         let (is_taken, wait) = if wait < 0 { (true, -1 - wait) } else { (false, wait) };
         let answer = match request.op {
@@ -216,9 +230,17 @@ impl<'a> BatchReply<'a> {
         if !is_exact(wait) || !state.iter().all(is_exact) {
             return Err(malformed_reply());
         }
-        match wait {
-            Element::Number(wait) => reader.read(self.now, request, *wait, state),
-            Element::Text(text) if text.starts_with(BLOCKED) => {
+        let (mut paused, mut rest) = (Vec::new(), None);
+        if let Element::Text(text) = wait
+            && text.starts_with(PAUSED)
+        {
+            let ends_and_rest = pause_ends(text, self.now).ok_or_else(malformed_reply)?;
+            (paused, rest) = (ends_and_rest.0, Some(ends_and_rest.1));
+        }
+        let paused = paused.as_slice();
+        match rest.as_ref().unwrap_or(wait) {
+            Element::Number(wait) => reader.read(self.now, request, *wait, paused, state),
+            Element::Text(text) if text.starts_with(BLOCKED) && paused.is_empty() => {
                 let is_later = |until: &i64| (self.now + 1..MAX_NUMBER).contains(until);
                 let end = block_end(text, &request.op).filter(|(until, _)| is_later(until));
                 let (until, not_taken) = end.ok_or_else(malformed_reply)?;
@@ -230,12 +252,13 @@ impl<'a> BatchReply<'a> {
                 let Some((wait @ ..0, births @ [_, ..])) = numbers.split_first() else {
                     return Err(malformed_reply());
                 };
-                let mut entry = reader.read(self.now, request, *wait, state)?;
+                let mut entry = reader.read(self.now, request, *wait, paused, state)?;
                 if let ReplyEntry::Decided(Ruling { mark: Some(mark), .. }) = &mut entry {
                     *mark = std::mem::take(mark).with_births(births);
                 }
                 Ok(entry)
             }
+            Element::Text(_) if !paused.is_empty() => Err(malformed_reply()),
             #[cfg(feature = "calendar")]
             Element::Text(CALENDAR) => {
                 let own = micros(system_time());
@@ -269,6 +292,18 @@ fn block_end(text: &[u8], op: &Op) -> Option<(i64, i64)> {
     };
     let is_plain = until.len() == 16 && until.bytes().all(|byte| byte.is_ascii_digit());
     Some((until.parse().ok().filter(|_| is_plain)?, not_taken))
+}
+
+/// Reads the ends of pauses, of which one is later than `now`, and what follows after them.
+fn pause_ends(text: &[u8], now: i64) -> Option<(Vec<i64>, Element<'_>)> {
+    let colon = text.iter().position(|byte| *byte == b':')?;
+    let (ends, rest) = (numbers_after(PAUSED, &text[..colon])?, &text[colon + 1..]);
+    let is_possible = |end: &i64| *end == 0 || (now + 1..MAX_NUMBER).contains(end);
+    let rest = match numbers_after(b"", rest).as_deref() {
+        Some([wait]) => Element::Number(*wait),
+        _ => Element::Text(rest),
+    };
+    (ends.iter().all(is_possible) && ends.iter().any(|end| *end > 0)).then_some((ends, rest))
 }
 
 /// Reads the numbers that follow in a text, with a space between them.

@@ -55,6 +55,9 @@ pub enum Op {
     Block {
         time: i64,
     },
+    Pause {
+        time: i64,
+    },
     Unblock,
 }
 
@@ -218,6 +221,7 @@ impl Account {
                         }
                         "reset" => (Op::Reset, 1),
                         "block" => (Op::Block { time: number(at + 1) }, 2),
+                        "pause" => (Op::Pause { time: number(at + 1) }, 2),
                         "unblock" => (Op::Unblock, 1),
                         _ => {
                             let (cost, max_wait) = terms.unwrap_or((number(at), number(at + 1)));

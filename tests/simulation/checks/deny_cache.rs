@@ -91,8 +91,10 @@ impl Seen<'_> {
         let changes = self.records.iter().filter(is_own).filter_map(|other| {
             let ask = self.ask(other);
             let is_charge = matches!(ask.way, Way::Acquire | Way::Layer);
-            let operates =
-                matches!(ask.way, Way::Penalize | Way::Reset | Way::Block | Way::Unblock);
+            let operates = {
+                use Way::{Block, Pause, Penalize, Reset, Unblock};
+                matches!(ask.way, Penalize | Reset | Block | Pause | Unblock)
+            };
             let (at, lost_since, is_settling) = match other.fate {
                 // A breaker answers before the cache is asked.
                 Fate::Failed(_) if self.plan.stack.has_breaker => return None,

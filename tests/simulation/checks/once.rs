@@ -66,7 +66,8 @@ impl Seen<'_> {
             open.retain(|other| !std::ptr::eq(*other, one));
         }
         let mut unknown = self.unknown();
-        for booking in open.iter().filter(|one| one.taken > 0) {
+        let is_open = |one: &&&Booking| one.taken > 0 && !self.was_paused_away(one);
+        for booking in open.iter().filter(is_open) {
             let key = (booking.label("api").to_owned(), booking.cost.cast_unsigned());
             match unknown.get_mut(&key).filter(|count| **count > 0) {
                 Some(count) => *count -= 1,
@@ -231,6 +232,16 @@ impl Seen<'_> {
         one.at > one.now && (is_kept_for_a_cut || own.any(|other| other.at >= one.at))
     }
 
+    /// True if the slot of an admission lies in a later pause, so that its caller asked again. The
+    /// store may not have been able to take the slot back.
+    fn was_paused_away(&self, one: &Booking) -> bool {
+        let is_of_key = |label: &String| one.keys.iter().any(|(_, own)| own == label);
+        let covers = |from: i64, until: i64| (one.now <= from && from <= one.at) && one.at < until;
+        let mut pauses = self.account.pauses.iter();
+        one.settlements > 0
+            && pauses.any(|(label, from, until)| is_of_key(label) && covers(*from, *until))
+    }
+
     /// True if the state of a charge's keys was cut between two admissions.
     fn was_cut(&self, first: &Booking, second: &Booking) -> bool {
         let is_of_key = |label: &String| first.keys.iter().any(|(_, own)| own == label);
@@ -240,7 +251,10 @@ impl Seen<'_> {
 
     /// True if somebody makes the store forget charges.
     pub(super) fn forgets(&self) -> bool {
-        let forgets = |way| matches!(way, Way::Reset | Way::Block | Way::Unblock | Way::Penalize);
+        let forgets = |way| {
+            use Way::{Block, Pause, Penalize, Reset, Unblock};
+            matches!(way, Reset | Block | Pause | Unblock | Penalize)
+        };
         self.plan.asks.iter().any(|ask| forgets(ask.way))
     }
 

@@ -61,6 +61,7 @@ fn a_reserved_wait_is_read() {
         members: Box::default(),
         mark: Some([1_200, 0, 0, 0].into()),
         not_taken: 0,
+        paused_until: 0,
     });
     assert_eq!(read_first(&reply).unwrap(), decided);
     // The charge is admitted only if the script's wait and the state agree, and the units were
@@ -152,8 +153,14 @@ fn a_block_is_read() {
     let check = || Op::Check { cost: 1, max_wait: i64::MAX };
     let report = Report { remaining: 0, reset_after: 100 };
     let (verdict, members) = (Verdict::Deny(100), Box::default());
-    let blocked =
-        ReplyEntry::Decided(Ruling { verdict, report, members, mark: None, not_taken: 0 });
+    let blocked = ReplyEntry::Decided(Ruling {
+        verdict,
+        report,
+        members,
+        mark: None,
+        not_taken: 0,
+        paused_until: 0,
+    });
     for op in [check(), Op::Estimate { cost: 1, max_wait: 0 }, Op::Reset] {
         assert_eq!(read(b"BLOCKED 0000000000000107", op).unwrap(), blocked);
     }
@@ -177,6 +184,48 @@ fn a_block_is_read() {
     }
     let refund = Op::Refund { units: 1, cost: 1, mark: [0; 4].into() };
     assert!(read(b"BLOCKED 0000000000000107", refund).is_err());
+}
+
+/// The ends of pauses are later than now, or 0, and the wait is that for the last of them. Any other
+/// text is an error.
+#[test]
+fn a_pause_is_read() {
+    let read = |text: &[u8], op: Op| {
+        let mut bytes = b"\x94\x07".to_vec();
+        bytes.extend([0xd9, text.len() as u8]);
+        bytes.extend(text);
+        bytes.extend([0, 0]);
+        let reply = Value::BulkString(bytes);
+        BatchReply::read(&reply, 1, 2)?.entry(0, &request(op), &reader(), raised)
+    };
+    let check = |max_wait| Op::Check { cost: 1, max_wait };
+    let decided = |entry| match entry {
+        ReplyEntry::Decided(answer) => (answer.verdict, answer.paused_until),
+        entry => panic!("{entry:?}"),
+    };
+    let taken = read(b"PAUSED 107:-101", check(i64::MAX)).unwrap();
+    assert_eq!(decided(taken), (Verdict::Wait(100), 107));
+    let refused = read(b"PAUSED 107:100", check(99)).unwrap();
+    assert_eq!(decided(refused), (Verdict::Deny(100), 107));
+    let reset = read(b"PAUSED 107:RESET -101 5", check(i64::MAX)).unwrap();
+    assert_eq!(decided(reset), (Verdict::Wait(100), 107));
+    assert_eq!(decided(read(b"PAUSED 107:0", Op::Reset).unwrap()), (Verdict::Deny(100), 107));
+    for text in [
+        "PAUSED ",
+        "PAUSED 107",
+        "PAUSED 107:",
+        "PAUSED 107:99",
+        "PAUSED 107:no",
+        "PAUSED 7:0",
+        "PAUSED 0:0",
+        "PAUSED -5:0",
+        "PAUSED 107:BLOCKED 0000000000000107",
+        "PAUSED 107:PAUSED 107:100",
+        "PAUSED 9007199254740992:100",
+    ] {
+        let error = read(text.as_bytes(), check(0)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::State, "{text}");
+    }
 }
 
 #[test]

@@ -114,7 +114,14 @@ fn what_was_taken_for_a_caller_who_has_left_is_refunded() {
     let answer = |verdict| {
         let report = Report { remaining: 0, reset_after: 0 };
         let mark = Some([5, 0, 0, 0].into());
-        ReplyEntry::Decided(Ruling { verdict, report, members: [].into(), mark, not_taken: 0 })
+        ReplyEntry::Decided(Ruling {
+            verdict,
+            report,
+            members: [].into(),
+            mark,
+            not_taken: 0,
+            paused_until: 0,
+        })
     };
     let given_back = |cost, entry, is_awaited| {
         let (queued, receiver) = queued(0, check(cost));
