@@ -63,8 +63,14 @@ const PAUSE: i64 = 1_000_000;
 ///
 /// # No slot is promised
 ///
-/// Nobody knows when units will be released. So no wait is reserved, and the time after which to
-/// ask again is a guess: 1 to 3 s, which the microseconds of the clock spread.
+/// Nobody knows when units will be released. So no wait is reserved, and the time after which a
+/// refused caller is to ask again is a guess: 1 to 3 s, which the microseconds of the clock spread.
+///
+/// A charge that has a [`max_wait`](crate::Charge::max_wait) gets
+/// [`Outcome::Retry`](crate::Outcome::Retry). A layer and [`acquire`](crate::LimiterExt::acquire)
+/// then queue it: the charges of a key wait in the order in which they came to this process. The
+/// first one asks at once when this limiter releases units of the key, and otherwise after pauses
+/// of 10 to 250 ms, since other processes release units too. Processes take no turns.
 ///
 /// A charge of a tuple that waits for another quota holds its units meanwhile. It waits no longer
 /// than `max_hold`.

@@ -25,6 +25,9 @@ use crate::core::reservation::Reservation;
 use crate::core::waiters::{Turn, Waiters};
 use crate::core::{Error, Quota};
 
+/// The shortest time after which a caller is told to ask for units that others hold.
+const SHORTEST_GUESS: Duration = Duration::from_secs(1);
+
 /// The answer to a charge: an [`Outcome`], and a report of the key's state.
 ///
 /// It is not `Clone`, since it holds the [`Reservation`] of the units taken.
@@ -485,10 +488,32 @@ impl Decision {
     /// Turns an [`Outcome::Retry`] into a denial, since no time to wait is left.
     pub(crate) fn without_retry(mut self) -> Self {
         if let Outcome::Retry(pause) = self.outcome {
-            self.outcome = Outcome::Deny { retry_after: Some(pause) };
+            // The pause is shorter than what a caller outside of this process should wait: 1 to 3 s,
+            // which the microseconds of the clock spread, as for a charge that may not wait.
+            let micros = self.decided_at().unwrap_or_default().subsec_micros();
+            let guess = SHORTEST_GUESS + Duration::from_micros(2 * u64::from(micros));
+            let retry_after = if self.is_at_once() { guess } else { pause };
+            self.outcome = Outcome::Deny { retry_after: Some(retry_after) };
             self.was_retry = true;
         }
         self
+    }
+
+    /// Turns a denial into an [`Outcome::Retry`] if all that refuses it are units that others hold,
+    /// and waits that fit into `max_wait`.
+    pub(crate) fn into_retry(self, max_wait: Duration, pause: Duration) -> Result<Self, Self> {
+        let is_held = |policy: &PolicyReport<'_>| policy.quota().period().is_zero();
+        let refuses = |policy: &PolicyReport<'_>| !policy.is_admitted();
+        let may_pass = |policy: PolicyReport<'_>| match policy.outcome() {
+            Outcome::Deny { retry_after: Some(wait) } => is_held(&policy) || wait <= max_wait,
+            _ => false,
+        };
+        let are_held = self.policies().filter(refuses).any(|policy| is_held(&policy));
+        let may_wait = self.paused_for() <= Some(max_wait);
+        match may_wait && are_held && self.policies().filter(refuses).all(may_pass) {
+            true => Ok(Self { outcome: Outcome::Retry(pause), ..self }),
+            false => Err(self),
+        }
     }
 
     /// Turns a wait into a denial, after its units were given back.

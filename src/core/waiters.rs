@@ -24,8 +24,11 @@ pub(crate) trait Waiters: Send + Sync {
         false
     }
 
+    /// Notes that the request asks its limiter now, for one that waits without a slot.
+    fn asks(&self) {}
+
     /// Returns the instant at which the request may go, if that may change. Wakes `waker` when it
-    /// changes.
+    /// changes. For one that waits without a slot, the instant at which it asks.
     fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         let _ = waker;
         None
@@ -96,6 +99,11 @@ impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
         self.0.is_paused(at) || self.1.is_paused(at)
     }
 
+    fn asks(&self) {
+        self.0.asks();
+        self.1.asks();
+    }
+
     fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         self.0.due(waker).or_else(|| self.1.due(waker))
     }
@@ -140,6 +148,11 @@ impl Waiter {
     /// Returns the instant at which it may go: see [`Waiters::due`].
     pub(crate) fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         self.0.as_ref()?.due(waker)
+    }
+
+    /// Notes that the request asks now: see [`Waiters::asks`].
+    pub(crate) fn asks(&self) {
+        self.0.iter().for_each(|waiters| waiters.asks());
     }
 
     /// Ends the wait: see [`Waiters::remove`]. Also returns true if the key was paused since.

@@ -57,6 +57,8 @@ struct Attempts {
     looks_again: bool,
     /// The place in line while the charge waits.
     waiter: Option<Waiter>,
+    /// Its place in the queue while it waits for units which others hold.
+    queue: Option<Waiter>,
     /// Its place among the callers of a limiter without a line, since its first wait.
     caller: Option<Waiter>,
 }
@@ -93,6 +95,7 @@ impl<C> Admission<C> {
             has_retried: false,
             looks_again: false,
             waiter: None,
+            queue: None,
             caller: None,
         };
         Self { attempts: Some(attempts.into()), state: State::Starting }
@@ -161,8 +164,9 @@ impl<C> Admission<C> {
                     match decision.outcome() {
                         Outcome::Allow => {
                             let decision = admitted.insert(decision);
-                            if let Some(attempts) = attempts {
+                            if let Some(attempts) = this.attempts {
                                 attempts.report_to(decision);
+                                attempts.queue = None;
                             }
                             return Poll::Ready(Ok(()));
                         }
@@ -196,7 +200,10 @@ impl<C> Admission<C> {
                             }
                             State::Pausing { sleep }
                         }
-                        _ => return Poll::Ready(Err(Refusal::Denied(decision.without_retry()))),
+                        _ => {
+                            this.attempts.iter_mut().for_each(|attempts| attempts.queue = None);
+                            return Poll::Ready(Err(Refusal::Denied(decision.without_retry())));
+                        }
                     }
                 }
                 StateProj::Waiting { sleep, .. } => {
@@ -234,9 +241,15 @@ impl<C> Admission<C> {
                     State::Asking { check: ask_again(attempts, limiter, admitted) }
                 }
                 StateProj::Pausing { sleep } => {
-                    ready!(sleep.as_mut().poll(cx));
                     let attempts =
                         this.attempts.as_mut().expect("only a charge that may wait pauses");
+                    if let Some(at) = attempts.asks_at(cx.waker())
+                        && at != sleep.deadline()
+                    {
+                        sleep.as_mut().reset(at);
+                    }
+                    ready!(sleep.as_mut().poll(cx));
+                    attempts.queue.iter().for_each(Waiter::asks);
                     State::Asking { check: limiter.check(&attempts.begin_again()) }
                 }
             };
@@ -249,9 +262,17 @@ impl<C> Admission<C> {
 fn begin_wait<L>(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) -> bool {
     let Some(attempts) = attempts else { return false };
     let mut number = 0;
-    if let Some(waiters) = decision.take_waiters() {
+    let is_retry = matches!(decision.outcome(), Outcome::Retry(_));
+    let waiters = decision.take_waiters();
+    if is_retry && attempts.queue.is_some() {
+        // It keeps its place.
+        return false;
+    }
+    attempts.queue = None;
+    if let Some(waiters) = waiters {
         let (waiter, waiting) = Waiter::new(waiters);
-        (attempts.waiter, number) = (Some(waiter), waiting);
+        number = waiting;
+        *(if is_retry { &mut attempts.queue } else { &mut attempts.waiter }) = Some(waiter);
     }
     // A layer counts its own requests.
     if number == 0 && attempts.max_waiters < usize::MAX && attempts.caller.is_none() {
@@ -326,6 +347,13 @@ impl Attempts {
     /// Returns the instant at which it may go, if that may change.
     fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         self.waiter.as_ref()?.due(waker).map(Instant::from_std)
+    }
+
+    /// Returns the instant at which it asks again, if it waits in a queue: at the latest at the end
+    /// of its longest wait.
+    fn asks_at(&self, waker: &Waker) -> Option<Instant> {
+        let due = self.queue.as_ref()?.due(Some(waker)).map(Instant::from_std)?;
+        Some(due.min(Instant::now() + self.remaining_wait().min(MAX_TIMEOUT)))
     }
 
     /// Returns true if another pause fits into the remaining wait. A pause of 0 needs time too:

@@ -2,6 +2,7 @@
 //! answer to a decision.
 
 use std::borrow::Cow;
+use std::convert::identity;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use super::charge_numbers::{check_range, duration, micros, units};
 use super::line::{LineId, Lines, Place, ResetsSeen, SettleUnits, Slot};
 use super::operate::AllHeld;
+use super::queues::{QueuePlace, SHORTEST_PAUSE};
 use crate::algorithm::{Algorithm, Check, InLua, QuotaAnswer, Ruling, ScriptPart, Verdict};
 use crate::core::charge::{KeepFree, Key};
 use crate::core::decision::{DecidedPolicy, Details, Figures, KEEPS_NAME, Origin, distinct_names};
@@ -205,7 +207,12 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         }
         let (cost, charged) = (reservation.cost(), reservation.charged);
         let reserved = reservation.into_reserved()?;
-        settle(&reserved, cost).map_err(|_| self.reservation(cost, reserved).with_charged(charged))
+        let settled = settle(&reserved, cost);
+        if self.holds() {
+            // A charge that is sent from now on is decided after the settlement.
+            self.lines.queues.release(reserved.key.as_str());
+        }
+        settled.map_err(|_| self.reservation(cost, reserved).with_charged(charged))
     }
 
     /// Makes the renewal of a reservation of this limiter. `renew` renews units, of which it gets
@@ -254,6 +261,38 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let (id, mark) = (LineId { key, quota, cost, keep_free }, mark.clone());
         let slot = Slot::new(decision, wait, mark, known);
         decision.set_turn(Place::new(&self.lines, id, slot, store()));
+    }
+
+    /// Returns true if a charge that is denied may wait for units which others hold.
+    #[inline]
+    pub(crate) fn may_queue(&self, check: Check<'_>) -> bool {
+        check.max_wait > 0 && check.cost > 0 && self.holds()
+    }
+
+    /// Lets a denied charge join the queue of its key, if others hold the units.
+    pub(crate) fn queue_up(&self, decision: Decision, key: &str, max_wait: i64) -> Decision {
+        let into_retry = decision.into_retry(duration(max_wait), SHORTEST_PAUSE);
+        into_retry.map_or_else(identity, |mut retry| {
+            retry.add_waiters(QueuePlace::new(&self.lines.queues, key));
+            retry
+        })
+    }
+
+    /// Returns the decision about a new charge that may wait and whose key has a queue: it joins
+    /// the queue, without a call to the store.
+    #[inline]
+    pub(crate) fn join_queue(&self, key: &str, check: Check<'_>) -> Option<Decision> {
+        if !self.may_queue(check) || !self.lines.queues.rest(key) {
+            return None;
+        }
+        let quotas = self.quota.as_slice();
+        let mut reported = (0..quotas.len()).map(|index| self.reported(index, quotas, 0));
+        let at_once = reported.find(|quota| quota.period().is_zero())?;
+        let mut decision = Decision::new(Outcome::Retry(SHORTEST_PAUSE))
+            .with_limiter(Arc::clone(self.name()), at_once)
+            .with_remaining(0);
+        decision.add_waiters(QueuePlace::new(&self.lines.queues, key));
+        Some(decision)
     }
 
     /// Returns the decision about a charge that can use a spare slot, without a call to the store.

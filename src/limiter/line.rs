@@ -44,6 +44,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::on_time::MAX_TIMEOUT;
+use super::queues::Queues;
 use crate::core::Decision;
 use crate::core::charge::{KeepFree, Key};
 use crate::core::mark::Mark;
@@ -71,6 +72,8 @@ pub(crate) struct Lines {
     spares: AtomicUsize,
     /// The number of waiters in all lines.
     waiters: AtomicUsize,
+    /// The requests that wait for units which others hold.
+    pub(crate) queues: Arc<Queues>,
     changes: Arc<KeyChanges>,
     /// The changes of the members, if these lines belong to limiters that are asked together.
     of_members: Vec<Arc<KeyChanges>>,
@@ -274,6 +277,7 @@ impl Lines {
     /// Drops the spare slots of a key that was reset or blocked. The store has forgotten slots from
     /// before a reset, so these are not given back.
     pub(crate) fn forget(&self, key: &str, is_reset: bool) {
+        self.queues.release(key);
         let mut by_key = lock(&self.by_key);
         // Under the lock: a slot that leaves its line has seen this change, or is found below.
         self.changes.all.fetch_add(1, Relaxed);

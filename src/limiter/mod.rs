@@ -65,6 +65,7 @@ mod metered;
 pub(crate) mod on_time;
 pub(crate) mod operate;
 mod or_else;
+pub(crate) mod queues;
 pub(crate) mod runtime;
 mod shadow;
 pub(crate) mod shards;

@@ -321,7 +321,8 @@ impl<A: InLua> Inner<A> {
     ) -> RedisFuture<A> {
         let asked = Some(key.and_then(|key| self.request(key, operation, charge)));
         let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);
-        let state = State::Asking { asked, deadline, known: self.named.lines.known() };
+        let (known, is_new) = (self.named.lines.known(), charge.retried_for().is_zero());
+        let state = State::Asking { asked, deadline, known, is_new };
         RedisFuture { inner: Arc::clone(self), state }
     }
 
@@ -411,6 +412,12 @@ impl<A: InLua> Inner<A> {
         self.named.take_spare(|| request.key.clone(), Some(quota), check, store)
     }
 
+    /// Lets a request join the queue of its key, if there is one.
+    fn join_queue(&self, request: &Request) -> Option<Decision> {
+        let Op::Check { cost, max_wait } = request.op else { return None };
+        self.named.join_queue(&request.key, Check::new(cost, max_wait))
+    }
+
     /// Converts an answer to a decision.
     fn decision(
         self: &Arc<Self>,
@@ -420,7 +427,11 @@ impl<A: InLua> Inner<A> {
         let CompletedRequest { queued, entry, now, batch_position } = completed;
         let ReplyEntry::Decided(answer) = entry else { return Err(malformed_reply()) };
         let Request { key, op, keep_free, .. } = queued.request;
-        let cost = if let Op::Check { cost, .. } = op { cost } else { 0 };
+        let (cost, max_wait) = match op {
+            Op::Check { cost, max_wait } => (cost, max_wait),
+            _ => (0, 0),
+        };
+        let queue = self.named.may_queue(Check::new(cost, max_wait)).then(|| key.clone());
         let from = Provenance { now, batch_position, origin: Origin::Store };
         match op {
             Op::Reset => self.named.lines.forget(&key, true),
@@ -434,12 +445,16 @@ impl<A: InLua> Inner<A> {
         };
         let store = || Arc::clone(self) as Arc<dyn SettleUnits>;
         self.named.line_up(&mut decision, &keep_free, known, store);
-        Ok(decision)
+        Ok(match queue {
+            Some(key) => self.named.queue_up(decision, &key, max_wait),
+            None => decision,
+        })
     }
 }
 
-/// A reset, a block or a pause that was sent. The server may run it until its answer is there, and even if
-/// nobody waits for the answer. So the slots at hand are void when it begins, and when it ends.
+/// A reset, a block or a pause that was sent. The server may run it until its answer is there, and
+/// even if nobody waits for the answer. So the slots at hand are void when it begins, and when it
+/// ends.
 struct Change<A: InLua> {
     inner: Arc<Inner<A>>,
     key: String,
@@ -487,7 +502,13 @@ type Asked = Result<(Request, Quotas), Error>;
 pin_project! {
     #[project = StateProj]
     enum State<A: InLua> {
-        Asking { asked: Option<Asked>, deadline: Instant, known: ResetsSeen },
+        Asking {
+            asked: Option<Asked>,
+            deadline: Instant,
+            known: ResetsSeen,
+            // True if the request has not waited before.
+            is_new: bool,
+        },
         Waiting {
             #[pin]
             pending: Pending,
@@ -506,10 +527,13 @@ impl<A: InLua> Future for RedisFuture<A> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Asking { asked, deadline, known } => {
+                StateProj::Asking { asked, deadline, known, is_new } => {
                     let (request, quota) = asked.take().expect("polled after it was done")?;
                     if let Some(decision) = this.inner.take_spare(&request, &quota) {
                         return Poll::Ready(Ok(decision));
+                    }
+                    if *is_new && let Some(retry) = this.inner.join_queue(&request) {
+                        return Poll::Ready(Ok(retry));
                     }
                     let change = Change::of(&request, this.inner);
                     let pending = this.inner.send(request, *deadline)?;

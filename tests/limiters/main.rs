@@ -58,6 +58,7 @@ mod own_store;
 mod panics;
 mod pause;
 mod policies;
+mod queues;
 mod settlements;
 mod shadow;
 mod streams;

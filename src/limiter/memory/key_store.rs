@@ -91,7 +91,13 @@ impl<A: Algorithm> Store<A> {
         if let Some(decision) = self.named.take_spare(key, quota, check, store) {
             return Ok(decision);
         }
-        let known = self.named.lines.known();
+        if charge.retried_for().is_zero()
+            && let Some(decision) = self.named.join_queue(&name, check)
+        {
+            return Ok(decision);
+        }
+        let (known, max_wait) = (self.named.lines.known(), check.max_wait);
+        let queue = self.named.may_queue(check).then(|| name.to_string());
         let (answer, now) = self.update(&name, |now, kept| {
             if let Some(until) = kept.block_end(now) {
                 return ((A::blocked(&rule, now, until), now), None);
@@ -113,7 +119,10 @@ impl<A: Algorithm> Store<A> {
         let asked = (cost, &charge.keep_free);
         let mut decision = self.named.decision(quota, asked, answer, from, key);
         self.named.line_up(&mut decision, &charge.keep_free, known, store);
-        Ok(decision)
+        Ok(match queue {
+            Some(key) => self.named.queue_up(decision, &key, max_wait),
+            None => decision,
+        })
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {

@@ -65,6 +65,10 @@ impl OneLock {
         if let Some(decision) = self.named.take_spare(key, quota, check, store) {
             return Ok(decision);
         }
+        let is_new = charges.iter().all(|charge| charge.retried_for().is_zero());
+        if is_new && let Some(decision) = self.named.join_queue(&key(), check) {
+            return Ok(decision);
+        }
         let known = self.named.lines.known();
         let mut locked = self.lock(&names)?;
         let now = locked.now;
@@ -96,7 +100,10 @@ impl OneLock {
         self.named.note_pause(key.as_str(), &answer, now);
         let mut decision = self.named.decision(quota.cloned(), asked, answer, from, key);
         self.named.line_up(&mut decision, &whole.keep_free, known, store);
-        Ok(decision)
+        Ok(match self.named.may_queue(check) {
+            true => self.named.queue_up(decision, &one_name(&names), check.max_wait),
+            false => decision,
+        })
     }
 
     fn settle_each(

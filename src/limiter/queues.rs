@@ -1,0 +1,158 @@
+//! Requests that wait for units which others hold, in a queue for each key.
+//!
+//! Nobody knows when units are released, so the store reserves no slot. The first request of a
+//! queue asks the store again: at once when units of its key are released in this process, and
+//! otherwise after pauses that grow from 10 to 250 ms. When it goes or leaves, the next one asks. A
+//! new request that may wait joins the end of a queue without asking, so that nobody overtakes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::core::sync::{Mutex, lock};
+use crate::core::waiters::Waiters;
+
+/// The pause before the first request of a queue asks again.
+pub(crate) const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// A time after which a request behind the first one would ask. Its own longest wait ends before.
+const FAR: Duration = Duration::from_secs(86_400 * 365);
+
+/// The queues of one limiter.
+#[derive(Default)]
+pub(crate) struct Queues {
+    by_key: Mutex<HashMap<Box<str>, Queue>>,
+    /// The number of requests in all queues, so that a charge searches only if there are any.
+    waiting: AtomicUsize,
+}
+
+/// The requests that wait for units of a key, in the order in which they came.
+#[derive(Default)]
+struct Queue {
+    requests: BTreeMap<u64, Option<Waker>>,
+    /// The number of the request that joined last.
+    last: u64,
+    /// The instant at which the first request asks.
+    asks_at: Option<Instant>,
+    /// The length of its next pause.
+    pause: Duration,
+}
+
+/// The place of a request in the queue of its key.
+pub(crate) struct QueuePlace {
+    queues: Arc<Queues>,
+    key: Box<str>,
+    /// Its number in the queue, 0 while it is in none.
+    number: Mutex<u64>,
+}
+
+impl Queues {
+    /// Returns true if requests wait for units of a key, and none of them asks now. While the first
+    /// one asks, others may ask behind it: it may be one of them, as a charge that a limiter of the
+    /// application made anew.
+    #[inline]
+    pub(crate) fn rest(&self, key: &str) -> bool {
+        let rests = |queue: &Queue| queue.asks_at.is_some();
+        self.waiting.load(Relaxed) > 0 && lock(&self.by_key).get(key).is_some_and(rests)
+    }
+
+    /// Lets the first request ask now, since units of its key were released.
+    pub(crate) fn release(&self, key: &str) {
+        if self.waiting.load(Relaxed) == 0 {
+            return;
+        }
+        let mut by_key = lock(&self.by_key);
+        let waker = by_key.get_mut(key).and_then(Queue::ask_now);
+        drop(by_key);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Queue {
+    /// Lets the first request ask now, and begins with the shortest pause again. Returns its waker.
+    fn ask_now(&mut self) -> Option<Waker> {
+        (self.asks_at, self.pause) = (Some(Instant::now()), SHORTEST_PAUSE);
+        self.requests.first_entry()?.get_mut().take()
+    }
+
+    /// Returns the instant at which the first request asks, after which the next pause begins.
+    fn next_ask(&mut self) -> Instant {
+        let pause = self.pause;
+        *self.asks_at.get_or_insert_with(|| {
+            // At least the half of it: processes that ask at the same time do not do so again.
+            let jitter = fastrand::f64() / 2.0;
+            Instant::now() + pause.mul_f64(1.0 - jitter)
+        })
+    }
+}
+
+impl QueuePlace {
+    pub(crate) fn new(queues: &Arc<Queues>, key: &str) -> Arc<Self> {
+        Arc::new(Self { queues: Arc::clone(queues), key: key.into(), number: Mutex::new(0) })
+    }
+}
+
+impl Waiters for QueuePlace {
+    /// Joins the end of the queue.
+    fn add(&self) -> usize {
+        let mut by_key = lock(&self.queues.by_key);
+        let queue = by_key.entry(self.key.clone()).or_default();
+        if queue.requests.is_empty() {
+            queue.pause = SHORTEST_PAUSE;
+            queue.next_ask();
+        }
+        queue.last += 1;
+        queue.requests.insert(queue.last, None);
+        *lock(&self.number) = queue.last;
+        self.queues.waiting.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Leaves the queue. The next request asks.
+    fn remove(&self) -> Option<Duration> {
+        let number = std::mem::take(&mut *lock(&self.number));
+        let mut by_key = lock(&self.queues.by_key);
+        let queue = by_key.get_mut(&self.key).filter(|_| number > 0)?;
+        let was_first = queue.requests.first_key_value().is_some_and(|(first, _)| *first == number);
+        let own = queue.requests.remove(&number);
+        self.queues.waiting.fetch_sub(usize::from(own.is_some()), Relaxed);
+        let next = if was_first { queue.ask_now() } else { None };
+        if queue.requests.is_empty() {
+            by_key.remove(&self.key);
+        }
+        // A waker may drop another request of this queue, so it goes after the lock.
+        drop(by_key);
+        drop(own);
+        next.into_iter().for_each(Waker::wake);
+        None
+    }
+
+    /// Returns the instant at which it asks. That of a request behind the first one is far away.
+    fn due(&self, waker: Option<&Waker>) -> Option<std::time::Instant> {
+        let number = *lock(&self.number);
+        let mut by_key = lock(&self.queues.by_key);
+        let queue = by_key.get_mut(&self.key)?;
+        let is_first = queue.requests.first_key_value().is_some_and(|(first, _)| *first == number);
+        let own = queue.requests.get_mut(&number)?;
+        let old = waker.and_then(|waker| own.replace(waker.clone()));
+        let due = if is_first { queue.next_ask() } else { Instant::now() + FAR };
+        drop(by_key);
+        drop(old);
+        Some(due.into_std())
+    }
+
+    /// Begins the next pause, since it asks now.
+    fn asks(&self) {
+        let mut by_key = lock(&self.queues.by_key);
+        if let Some(queue) = by_key.get_mut(&self.key) {
+            queue.asks_at = None;
+            queue.pause = (queue.pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Requests that wait for units which others hold: in order, woken by a release.
+
+use tokio::sync::mpsc;
+use tower_sluice::key::Global;
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+fn limit(units: u64) -> Memory<Concurrency> {
+    Memory::new("at once", Concurrency::new(units))
+}
+
+fn patient() -> Charge {
+    one().max_wait(MINUTE)
+}
+
+async fn reserved<L: Limiter>(limiter: &L) -> Reservation {
+    limiter.check(&one()).await.expect("a decision").into_reservation().expect("it holds a unit")
+}
+
+/// Tasks that wait for a unit one after another, and tell their places when they have one.
+struct Waiting {
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+    told: mpsc::UnboundedReceiver<(usize, Reservation)>,
+    tell: mpsc::UnboundedSender<(usize, Reservation)>,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let (tell, told) = mpsc::unbounded_channel();
+        Self { tasks: Vec::new(), told, tell }
+    }
+
+    /// Adds one, and lets it ask.
+    async fn add<L>(&mut self, limiter: &L, charge: Charge)
+    where
+        L: Limiter<Future: Send> + Clone + Send + Sync + 'static,
+    {
+        let (limiter, tell, place) = (limiter.clone(), self.tell.clone(), self.tasks.len());
+        self.tasks.push(tokio::spawn(async move {
+            let admitted = limiter.acquire(charge).await.expect("a unit");
+            tell.send((place, admitted.0.into_reservation().unwrap())).unwrap();
+        }));
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The next one that has a unit, which must be at this place.
+    async fn next(&mut self, place: usize) -> Reservation {
+        let (next, reservation) = self.told.recv().await.unwrap();
+        assert_eq!(next, place);
+        reservation
+    }
+
+    fn nobody_has(&mut self) {
+        assert!(self.told.try_recv().is_err());
+    }
+}
+
+fn tuple() -> Memory<Vec<AnyAlgorithm>> {
+    let tokens = TokenBucket::new(Quota::per_day(1_000_000));
+    Memory::new("both", (tokens, Concurrency::new(1)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_wakes_the_first_of_those_that_wait() {
+    for limiter in [limit(1).boxed(), tuple().boxed()] {
+        let limiter = Arc::new(limiter);
+        let (mut holder, mut waiting) = (reserved(&limiter).await, Waiting::new());
+        for _ in 0..5 {
+            waiting.add(&limiter, patient()).await;
+        }
+        for place in 0..5 {
+            sleep(SECOND).await;
+            waiting.nobody_has();
+            let begin = Instant::now();
+            assert!(limiter.settle(holder, 0).is_ok());
+            holder = waiting.next(place).await;
+            assert_eq!(begin.elapsed(), Duration::ZERO, "{place}");
+        }
+    }
+}
+
+/// A new request joins the end, whether units are free by then or not.
+#[tokio::test(start_paused = true)]
+async fn nobody_overtakes_but_who_may_not_wait() {
+    let limiter = Arc::new(limit(2));
+    let [one_unit, other] = [reserved(&limiter).await, reserved(&limiter).await];
+    let mut waiting = Waiting::new();
+    waiting.add(&limiter, patient().cost(2)).await;
+    assert!(limiter.settle(one_unit, 0).is_ok());
+    waiting.add(&limiter, patient()).await;
+    sleep(SECOND).await;
+    // One unit is free, for which the second has come too late.
+    waiting.nobody_has();
+    let now = limiter.check(&one()).await.unwrap();
+    assert!(now.is_admitted());
+    assert!(limiter.settle(now.into_reservation().unwrap(), 0).is_ok());
+    assert!(limiter.settle(other, 0).is_ok());
+    let first = waiting.next(0).await;
+    sleep(SECOND).await;
+    waiting.nobody_has();
+    assert!(limiter.settle(first, 0).is_ok());
+    waiting.next(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_leaves_lets_the_next_ask() {
+    let limiter = Arc::new(limit(2));
+    let _held = [reserved(&limiter).await];
+    let mut waiting = Waiting::new();
+    waiting.add(&limiter, patient().cost(2)).await;
+    waiting.add(&limiter, patient()).await;
+    sleep(SECOND).await;
+    let begin = Instant::now();
+    waiting.tasks[0].abort();
+    waiting.next(1).await;
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_of_its_wait_a_request_is_refused() {
+    let limiter = limit(1);
+    let _held = reserved(&limiter).await;
+    let mut refused = JoinSet::new();
+    for wait in [3, 2] {
+        let (limiter, begin) = (limiter.clone(), Instant::now());
+        refused.spawn(async move {
+            let refusal = limiter.acquire(one().max_wait(wait * SECOND)).await.unwrap_err();
+            let Refusal::Denied(decision) = refusal else { panic!("{refusal:?}") };
+            (begin.elapsed(), decision.retry_after().unwrap())
+        });
+        tokio::task::yield_now().await;
+    }
+    for wait in [2, 3] {
+        let (waited, retry_after) = refused.join_next().await.unwrap().unwrap();
+        assert!(waited <= wait * SECOND && waited + LONGEST_PAUSE >= wait * SECOND, "{waited:?}");
+        assert!((SECOND..=3 * SECOND).contains(&retry_after), "{retry_after:?}");
+    }
+    // Without a wait at once, and by the same guess.
+    let refused = limiter.check(&one()).await.unwrap();
+    let Outcome::Deny { retry_after: Some(guess) } = refused.outcome() else { panic!() };
+    assert!((SECOND..=3 * SECOND).contains(&guess), "{guess:?}");
+}
+
+/// A dead process releases nothing: the pauses find out.
+#[tokio::test(start_paused = true)]
+async fn units_whose_time_is_over_are_found() {
+    let limiter = Arc::new(Memory::new("at once", Concurrency::new(1).max_hold(4 * SECOND)));
+    mem::forget(reserved(&limiter).await);
+    let (begin, mut waiting) = (Instant::now(), Waiting::new());
+    waiting.add(&limiter, patient()).await;
+    waiting.next(0).await;
+    assert!(begin.elapsed() <= 5 * SECOND + LONGEST_PAUSE, "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_that_wait_are_refused() {
+    let limiter = Arc::new(limit(1));
+    let _held = reserved(&limiter).await;
+    let mut waiting = Waiting::new();
+    for _ in 0..3 {
+        waiting.add(&limiter, patient()).await;
+    }
+    let refused = limiter.acquire(patient()).max_waiters(3).await.unwrap_err();
+    assert!(matches!(refused, Refusal::Denied(_)), "{refused:?}");
+}
+
+/// A limiter of an application may make new charges for each question.
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_forgets_how_long_a_charge_waited_is_served() {
+    let limiter = limit(1);
+    let around = {
+        let limiter = limiter.clone();
+        move |charge: &Charge| {
+            limiter.check(&one().max_wait(charge.longest_wait().unwrap_or_default()))
+        }
+    };
+    let held = reserved(&limiter).await;
+    let waiting = tokio::spawn(async move { around.acquire(patient()).await.is_ok() });
+    sleep(SECOND).await;
+    assert!(limiter.settle(held, 0).is_ok());
+    assert!(waiting.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_lets_requests_wait() {
+    let limiter = limit(1);
+    let slow = service_fn(|_: ()| async {
+        sleep(SECOND).await;
+        Ok::<_, BoxError>(())
+    });
+    let layer = RateLimitLayer::new(limiter, Global).max_wait(MINUTE).respond(Raise);
+    let (service, begin, mut served) = (layer.layer(slow), Instant::now(), JoinSet::new());
+    for _ in 0..10 {
+        served.spawn(service.clone().oneshot(()));
+    }
+    while let Some(one) = served.join_next().await {
+        one.unwrap().unwrap();
+    }
+    assert_eq!(begin.elapsed(), 10 * SECOND);
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn units_that_another_process_releases_are_found() {
+    let server = Server::start();
+    let process = || {
+        let limiter = Redis::new("at once", Concurrency::new(1), server.pool());
+        Arc::new(limiter.decision_timeout(LONG))
+    };
+    let [mine, other] = [process(), process()];
+    let (held, mut waiting) = (reserved(&other).await, Waiting::new());
+    for _ in 0..2 {
+        waiting.add(&mine, patient()).await;
+    }
+    // The holder's, the first one's, and a second one of the first.
+    let connection = &mut server.connection().await;
+    eventually("another question", async || script_calls(connection).await >= 3).await;
+    waiting.nobody_has();
+    assert!(other.settle(held, 0).is_ok());
+    let first = waiting.next(0).await;
+    // This one is woken, and asks behind the release.
+    assert!(mine.settle(first, 0).is_ok());
+    waiting.next(1).await;
+}
