@@ -24,12 +24,13 @@ use super::path::Allowed;
 use super::policy::Policy;
 use super::policy_event::{PolicyEvent, PolicyObserver};
 use super::policy_key::Finders;
-use super::read_rows;
+use super::read_rows::{self, Read};
 use super::row::Rows;
 use super::table_error::TableError;
 use super::table_in_force::{NoKey, Selection, Table};
 #[cfg(feature = "tracing")]
 use super::table_watch::table_in_force;
+use super::table_watch::{OnUnmatched, Unmatched};
 
 /// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones
 /// share one table.
@@ -91,6 +92,7 @@ struct SharedPolicies {
     /// The switches, by the names of policies. A switch that was set outlives its row.
     switches: Mutex<HashMap<String, Switch>>,
     global: Switch,
+    unmatched: Unmatched,
     /// Identifies the reservations of this limiter.
     owner: Owner,
 }
@@ -145,7 +147,7 @@ impl Policies {
     ///
     /// If a row is wrong, or if there is no row. The table in force then stays.
     pub fn load(&self, rows: &Rows) -> Result<(), TableError> {
-        let (policies, allowed) = read_rows::policies(rows, self.finders())?;
+        let Read { policies, exempt, allowed } = read_rows::policies(rows, self.finders())?;
         // Held until the table is replaced, so that loads run one after another.
         let switches = self.shared.switches.lock();
         let mut switches = switches.unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +158,7 @@ impl Policies {
             Arc::new(LimitedPolicy::new(policy, &self.shared.settings.store, switch, before))
         };
         let policies = policies.into_iter().map(limited).collect();
-        let table = Arc::new(Table::new(policies, allowed, Some(&before)));
+        let table = Arc::new(Table::new(policies, exempt, allowed, Some(&before)));
         let of_rows = Arc::clone(&table);
         *self.shared.table.write().unwrap_or_else(PoisonError::into_inner) = table;
         // A switch that is off or in a shadow is kept, in case its row comes back.
@@ -227,10 +229,12 @@ impl Policies {
     fn charge_of(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
         let selected = self.table().select(head, name, &self.shared.global, self.finders());
         let selection = match selected {
-            Ok(selection) => selection,
+            Ok(Some(selection)) => selection,
+            Ok(None) => return Keyed::Exempt,
             Err(no_key) => return no_key.into(),
         };
         if selection.is_empty() {
+            self.shared.unmatched.saw(head, self.shared.settings.on_unmatched.as_deref());
             return Keyed::Exempt;
         }
         let (text, cost, max_wait) = (selection.text(), selection.cost(), selection.max_wait());
@@ -330,6 +334,7 @@ pub struct PoliciesBuilder {
     store: PolicyStore,
     finders: Finders,
     observer: Option<PolicyObserver>,
+    on_unmatched: Option<Arc<OnUnmatched>>,
 }
 
 impl PoliciesBuilder {
@@ -343,7 +348,7 @@ impl PoliciesBuilder {
             clock_of: Memory::new("clock", TokenBucket::new(Quota::per_second(1))),
         };
         let finders = Finders { addresses: Arc::new(ClientIp::new()), own: BTreeMap::new() };
-        Self { store, finders, observer: None }
+        Self { store, finders, observer: None, on_unmatched: None }
     }
 
     /// Counts the taken units in the Redis of `pool`, which other processes share. Up to eight
@@ -436,6 +441,15 @@ impl PoliciesBuilder {
         Self { observer: Some(Arc::new(observe)), ..self }
     }
 
+    /// Shows a request that no row takes to a closure, at most one a minute: its path, and the
+    /// number of such requests since the last one that was shown. Default: no closure. The feature
+    /// `tracing` emits an event for the same requests.
+    ///
+    /// A request that a row with `exempt = true` takes is not shown.
+    pub fn on_unmatched(self, show: impl Fn(&str, u64) + Send + Sync + 'static) -> Self {
+        Self { on_unmatched: Some(Arc::new(show)), ..self }
+    }
+
     /// Makes the policies of a table.
     ///
     /// # Errors
@@ -445,9 +459,15 @@ impl PoliciesBuilder {
         let policies = Policies {
             shared: Arc::new(SharedPolicies {
                 settings: self,
-                table: RwLock::new(Arc::new(Table::new(Vec::new(), Allowed::default(), None))),
+                table: RwLock::new(Arc::new(Table::new(
+                    Vec::new(),
+                    Vec::new(),
+                    Allowed::default(),
+                    None,
+                ))),
                 switches: Mutex::default(),
                 global: Switch::new(),
+                unmatched: Unmatched::default(),
                 owner: Owner::new(),
             }),
         };

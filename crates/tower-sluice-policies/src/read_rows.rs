@@ -11,6 +11,7 @@ use super::chosen_algorithm::Name;
 use super::fields::Fields;
 use super::limited_policy::shared_limiters;
 use super::path::Allowed;
+use super::pattern::{self, Matcher, Pattern};
 use super::plans::Plans;
 use super::policy::{self, OnError, Policy, PolicyCost};
 use super::policy_key::{Finders, PolicyKey};
@@ -21,11 +22,9 @@ use super::values::Flag;
 use super::written::Written;
 
 /// Checks the rows of a table, and the parts that it allows in paths.
-pub(crate) fn policies(
-    rows: &Rows,
-    finders: &Finders,
-) -> Result<(Vec<Policy>, Allowed), TableError> {
+pub(crate) fn policies(rows: &Rows, finders: &Finders) -> Result<Read, TableError> {
     let (mut policies, mut errors, mut names) = (Vec::new(), Vec::new(), HashSet::new());
+    let mut exempt = Vec::new();
     let allowed = Allowed::new(&rows.allow_in_paths).unwrap_or_else(|unknown| {
         let error = |(text, why)| RowError::new("allow_in_paths", Some(text), 0).with(None, why);
         errors.extend(unknown.into_iter().map(error));
@@ -35,9 +34,16 @@ pub(crate) fn policies(
     for (table, rows) in tables {
         for (index, row) in rows.iter().enumerate() {
             let read = if table == "policy" { policy } else { interface };
-            match read(row, index, &allowed, finders) {
-                Ok(policy) => policies.push(policy),
-                Err(wrong) => errors.extend(wrong),
+            if table == "policy" && is_exempt(row) {
+                match exemption(row, index, &allowed) {
+                    Ok(matcher) => exempt.extend(matcher),
+                    Err(wrong) => errors.extend(wrong),
+                }
+            } else {
+                match read(row, index, &allowed, finders) {
+                    Ok(policy) => policies.push(policy),
+                    Err(wrong) => errors.extend(wrong),
+                }
             }
             if let Some(name) = row.name()
                 && !names.insert(name)
@@ -53,7 +59,49 @@ pub(crate) fn policies(
     if !errors.is_empty() || policies.is_empty() && !rows.allow_empty {
         return Err(TableError(errors));
     }
-    Ok((policies, allowed))
+    Ok(Read { policies, exempt, allowed })
+}
+
+/// The rows of a valid table.
+pub(crate) struct Read {
+    pub(crate) policies: Vec<Policy>,
+    /// The patterns of requests that no policy takes.
+    pub(crate) exempt: Vec<Matcher>,
+    pub(crate) allowed: Allowed,
+}
+
+/// Returns true if a row exempts requests.
+fn is_exempt(row: &Row) -> bool {
+    let of_row = row.fields().find(|(field, _)| *field == "exempt");
+    let value = of_row.and_then(|(_, value)| value.as_ref().ok());
+    value.is_some_and(|value| Flag::try_from(value.clone()).is_ok_and(|Flag(on)| on))
+}
+
+/// The fields of a row that exempts requests.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Exempting {
+    name: Option<String>,
+    #[serde(rename = "exempt")]
+    _exempt: Option<Flag>,
+    #[serde(rename = "match", deserialize_with = "pattern::written")]
+    pattern: Pattern,
+    enabled: Option<Flag>,
+}
+
+/// Reads a row that exempts requests. `None` if it is not enabled.
+fn exemption(row: &Row, index: usize, allowed: &Allowed) -> Result<Option<Matcher>, Vec<RowError>> {
+    let mut fields = Fields::new("policy", row, index);
+    let row: Exempting = fields.read();
+    name(row.name, &mut fields);
+    if row.pattern == Pattern::default() && !fields.is_wrong("match") {
+        fields.wrong::<()>("match", "it is missing: no request would be limited");
+    }
+    let matcher = fields.checked("match", row.pattern.matcher(allowed));
+    if !fields.errors.is_empty() {
+        return Err(fields.errors);
+    }
+    Ok(matcher.filter(|_| row.enabled.is_none_or(|Flag(on)| on)))
 }
 
 /// Reads the row of a policy.

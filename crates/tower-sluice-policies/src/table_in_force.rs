@@ -22,6 +22,9 @@ pub(crate) struct Table {
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
     routes: PathIndex,
+    /// The patterns of requests that no policy takes.
+    exempt: Vec<Matcher>,
+    exempt_routes: PathIndex,
     pub(crate) allowed: Allowed,
     pub(crate) combinations: Combinations,
     /// Tables of the same patterns share it.
@@ -75,6 +78,7 @@ impl Table {
     /// Makes the table that follows the table `before`.
     pub(crate) fn new(
         mut policies: Vec<Arc<LimitedPolicy>>,
+        exempt: Vec<Matcher>,
         allowed: Allowed,
         before: Option<&Table>,
     ) -> Self {
@@ -83,6 +87,7 @@ impl Table {
         let names = policies.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
         let routes = PathIndex::new(policies.iter().map(|one| &one.policy.matcher));
+        let exempt_routes = PathIndex::new(exempt.iter());
         let combinations = before.map(|before| before.combinations.kept(&policies));
         let is_like = |before: &&Table| {
             let patterns = before.policies.iter().map(|one| &one.policy.pattern);
@@ -90,21 +95,21 @@ impl Table {
         };
         let watch = before.filter(is_like).map(|before| Arc::clone(&before.watch));
         let (combinations, watch) = (combinations.unwrap_or_default(), watch.unwrap_or_default());
-        Self { policies, places, routes, allowed, combinations, watch }
+        Self { policies, places, routes, exempt, exempt_routes, allowed, combinations, watch }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<LimitedPolicy>> {
         self.places.get(name).map(|place| &self.policies[*place])
     }
 
-    /// Finds the policies that take a request.
+    /// Finds the policies that take a request. `None` if a row exempts it.
     pub(crate) fn select(
         self: &Arc<Self>,
         head: &Head<'_>,
         name: Option<&str>,
         global: &Switch,
         finders: &Finders,
-    ) -> Result<Selection, NoKey> {
+    ) -> Result<Option<Selection>, NoKey> {
         let all = global.mode();
         let (mut in_force, mut in_shadow, mut keyless) = (Vec::new(), Vec::new(), Vec::new());
         let mut off = Vec::new();
@@ -113,6 +118,14 @@ impl Table {
         let inner = Some(inner).filter(|inner| *inner != path);
         let paths: Vec<_> =
             [path].into_iter().chain(inner).map(|one| self.allowed.read(one)).collect();
+        // If it is unknown whether a row takes the request, it does not exempt it.
+        let exempts = |place: usize| {
+            self.exempt[place].takes(head, &paths, name, finders).is_ok_and(|takes| takes)
+        };
+        if !self.exempt.is_empty() && self.exempt_routes.places(&paths).into_iter().any(exempts) {
+            self.watch.selected(self.policies.len(), false);
+            return Ok(None);
+        }
         for place in self.routes.places(&paths) {
             let limited = &self.policies[place];
             let policy = &limited.policy;
@@ -153,7 +166,7 @@ impl Table {
         let table = Arc::clone(self);
         let selection = Selection { table, in_force, in_shadow, keyless, off, global_shadow };
         self.watch.selected(self.policies.len(), selection.is_empty());
-        Ok(selection)
+        Ok(Some(selection))
     }
 
     /// Returns the numbers of policies that are on, in a shadow, and off.

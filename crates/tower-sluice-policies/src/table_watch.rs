@@ -1,6 +1,11 @@
 //! The reports of tables to metrics and events: the features `metrics` and `tracing`.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tower_sluice::key::Head;
 
 #[cfg(feature = "metrics")]
 use tower_sluice::observe::{Metric, MetricKind};
@@ -26,6 +31,48 @@ const UNMATCHED: Metric = Metric {
 
 /// The number of requests after which a table that took none of them is reported.
 const FIRST_REQUESTS: usize = 1_000;
+
+/// The shortest time between two examples of requests that no row takes.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The longest path that is shown, in characters.
+const MAX_SHOWN: usize = 200;
+
+/// A closure that receives the path of a request that no row takes, and the number of such requests
+/// since the last one that it received.
+pub(crate) type OnUnmatched = dyn Fn(&str, u64) + Send + Sync;
+
+/// Shows one of the requests that no row takes, at most one a minute.
+#[derive(Debug, Default)]
+pub(crate) struct Unmatched {
+    requests: AtomicU64,
+    shown: Mutex<Option<Instant>>,
+}
+
+impl Unmatched {
+    /// Reports a request that no row takes.
+    pub(crate) fn saw(&self, head: &Head<'_>, show: Option<&OnUnmatched>) {
+        if show.is_none() && cfg!(not(feature = "tracing")) {
+            return;
+        }
+        self.requests.fetch_add(1, Relaxed);
+        {
+            // Another request that comes at this moment is not shown.
+            let Ok(mut shown) = self.shown.try_lock() else { return };
+            if shown.is_some_and(|at| at.elapsed() < MINUTE) {
+                return;
+            }
+            *shown = Some(Instant::now());
+        }
+        let requests = self.requests.swap(0, Relaxed);
+        let path: String = head.original_uri().path().chars().take(MAX_SHOWN).collect();
+        #[cfg(feature = "tracing")]
+        info!(target: POLICIES, path = path.as_str(), requests, "no policy took a request");
+        if let Some(show) = show {
+            show(&path, requests);
+        }
+    }
+}
 
 /// Emits that a table is in force, with the numbers of its policies.
 #[cfg(feature = "tracing")]

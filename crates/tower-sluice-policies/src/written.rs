@@ -34,6 +34,9 @@ pub(crate) struct Written {
     pub(crate) cost: Option<PolicyCost>,
     pub(crate) on_error: OnError,
     pub(crate) enabled: Option<Flag>,
+    /// False: `read_rows.rs` reads the others.
+    #[serde(rename = "exempt")]
+    pub(crate) _exempt: Option<Flag>,
     pub(crate) shadow: Option<Flag>,
     // Settings that only some algorithms have.
     pub(crate) burst: Option<NonZeroU64>,

@@ -14,6 +14,7 @@ use tower_sluice_policies::{Policies, PolicyHandle, Rows};
 
 use crate::meters::{Meters, REQUESTS};
 use crate::settings::Settings;
+use serving::log::Log;
 use serving::metrics::Metrics;
 
 /// The time that a probe of the store may take.
@@ -67,7 +68,11 @@ impl Gate {
         let mut builder = Policies::builder()
             .max_keys(MAX_KEYS)
             .client_ip(client_ip)
-            .on_decision(move |event| observed.record(event));
+            .on_decision(move |event| observed.record(event))
+            .on_unmatched(|path, requests| {
+                static LOG: Log = Log::new();
+                LOG.say(|| format!("no policy took {requests} requests, such as {path:?}"));
+            });
         let mut probe = None;
         if let Some(url) = &settings.redis_url {
             let pool = Pool::connect(url).map_err(|error| format!("REDIS_URL: {error:#}"))?;

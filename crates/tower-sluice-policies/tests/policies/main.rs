@@ -10,6 +10,7 @@ mod blocking;
 mod calendars;
 mod delays;
 mod errors;
+mod exempt;
 mod flapping;
 mod formats;
 mod given_back;

@@ -7,7 +7,7 @@ use super::*;
 const FIELDS: &str = "name|algorithm|limit|period|burst|max_wait|cache_ratio|horizon|key|match|\
     cost|on_error|enabled|shadow|anchored|max_limit|cells|max_burst|start_empty|\
     wait_for_own_cost|warm_up|cold_factor|rate_type|keep_alive|max_hold|max_debt|\
-    calendar|time_zone|week_begins|month_begins|plan|quotas";
+    calendar|time_zone|week_begins|month_begins|plan|quotas|exempt";
 
 const ALGORITHMS: &str = "token_bucket|budget|fixed_window|sliding_log|sliding_window|\
     sliding_counter|smooth_bursty|smooth_warming_up|concurrency|redisson";

@@ -1,0 +1,93 @@
+//! Rows that exempt requests from all others, and the example of a request that no row takes.
+
+use tower_sluice::key::PeerAddr;
+
+use super::*;
+
+fn from(address: &str, path: &str) -> Request<()> {
+    let mut request = request("GET", path, &[]);
+    request.extensions_mut().insert(PeerAddr(address.parse().expect("an address")));
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exempt_request_is_taken_by_no_other_row() {
+    let policies = policies(
+        "{ name = 'all', limit = 1, period = '1h' },
+         { name = 'shadow', limit = 1, period = '1h', shadow = true },
+         { name = 'health', exempt = true, match = '/health' },
+         { name = 'office', exempt = 1, match = { network = '192.0.2.0/24' } },
+         { name = 'later', exempt = true, enabled = false, match = '/later' },
+         { name = 'never', exempt = false, limit = 1, period = '1h', match = '/never' }",
+    );
+    for call in [
+        from("10.0.0.1:1", "/health"),
+        from("192.0.2.9:1", "/any"),
+        from("10.0.0.1:1", "/%68ealth/"),
+    ] {
+        assert!(check(&policies, &call).await.is_none(), "{call:?}");
+    }
+    for call in
+        [from("10.0.0.1:1", "/any"), from("10.0.0.1:1", "/later"), from("10.0.0.1:1", "/never")]
+    {
+        assert!(check(&policies, &call).await.is_some(), "{call:?}");
+    }
+    // Without an address it is unknown if the office sent it: it is limited.
+    assert!(check(&policies, &request("GET", "/any", &[])).await.is_some());
+    // Servers read this path in several ways: it is refused, not exempt.
+    let keyed = policies.charge(Head::from(&from("10.0.0.1:1", "/health/..")));
+    assert!(matches!(keyed, Keyed::Invalid(_) | Keyed::Charge(_)), "{keyed:?}");
+    // Exempt rows are no policies.
+    assert_eq!(policies.policies().len(), 3);
+    assert!(policies.get("health").is_none());
+}
+
+#[test]
+fn an_exempt_row_has_a_name_and_a_match_and_nothing_else() {
+    for (fields, field, why) in [
+        ("match = '/a', limit = 1", "limit", "unknown field"),
+        ("match = '/a', key = 'host'", "key", "unknown field"),
+        ("match = '/a', shadow = true", "shadow", "unknown field"),
+        ("enabled = true", "match", "no request would be limited"),
+        ("match = {}", "match", "no request would be limited"),
+        ("match = 'a'", "match", "does not begin with a slash"),
+    ] {
+        let row = format!("{{ name = 'p', exempt = true, {fields} }}");
+        let error = Policies::builder().build(&rows(&row)).unwrap_err();
+        let [row] = error.rows() else { panic!("{fields}: {error}") };
+        assert_eq!(row.field(), Some(field), "{fields}: {error}");
+        assert!(row.message().contains(why), "{fields}: {error}");
+    }
+    let twice =
+        "{ name = 'p', exempt = true, match = '/a' }, { name = 'p', limit = 1, period = '1s' }";
+    let error = Policies::builder().build(&rows(twice)).unwrap_err().to_string();
+    assert!(error.contains("another row has this name"), "{error}");
+    // A table that only exempts limits nothing.
+    let alone = Policies::builder().build(&rows("{ name = 'p', exempt = true, match = '/a' }"));
+    assert!(alone.unwrap_err().to_string().contains("there is no policy"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_request_a_minute_that_no_row_takes_is_shown() {
+    let seen: Arc<Mutex<Vec<(String, u64)>>> = Arc::default();
+    let shown = Arc::clone(&seen);
+    let policies = Policies::builder()
+        .on_unmatched(move |path, requests| shown.lock().unwrap().push((path.to_owned(), requests)))
+        .build(&rows(
+            "{ name = 'a', limit = 9, period = '1h', match = '/a' },
+             { name = 'health', exempt = true, match = '/health' }",
+        ))
+        .unwrap();
+    let ask = |path: &str| drop(policies.charge(Head::from(&request("GET", path, &[]))));
+    ["/a", "/health", "/b?token=secret", "/c", "/d"].into_iter().for_each(ask);
+    tokio::time::advance(Duration::from_secs(59)).await;
+    ask("/e");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    ask(&format!("/{}", "x".repeat(1_000)));
+    // A reload begins no new minute.
+    policies.load(&rows("{ name = 'a', limit = 9, period = '1h', match = '/a' }")).unwrap();
+    ask("/health");
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen[0], (String::from("/b"), 1));
+    assert_eq!((seen[1].0.len(), seen[1].1, seen.len()), (200, 4, 2));
+}
