@@ -50,6 +50,16 @@ pub enum Event {
     },
 }
 
+/// An answer of a node of a cluster that names masters: a map, or a redirect.
+#[derive(Clone, Debug)]
+pub struct Naming {
+    pub session: u64,
+    /// The instant at which the question came, by the server's clock.
+    pub came_at: i64,
+    pub is_map: bool,
+    pub hosts: Vec<String>,
+}
+
 /// Everything that happened, in order. It survives a crash: it is the world's, not the server's.
 #[derive(Debug, Default)]
 pub struct Book {
@@ -59,6 +69,7 @@ pub struct Book {
     /// The instant of the world at which a client has read the answer to what came over a
     /// connection at an instant of the server's clock.
     read: HashMap<(u64, i64), i64>,
+    namings: Vec<Naming>,
     /// True if a client asked for a `PONG` by RESP2: its greeting was cut, as a proxy cuts it.
     pub(super) was_asked_by_resp2: bool,
 }
@@ -87,6 +98,15 @@ impl Book {
     /// connection at an instant of the server's clock. `None`: the answer did not arrive whole.
     pub fn read_at(&self, session: u64, came_at: i64) -> Option<i64> {
         self.read.get(&(session, came_at)).copied()
+    }
+
+    /// The answers that name masters.
+    pub fn namings(&self) -> &[Naming] {
+        &self.namings
+    }
+
+    pub(super) fn record_naming(&mut self, naming: Naming) {
+        self.namings.push(naming);
     }
 
     pub(super) fn record_reading(&mut self, session: u64, came_at: i64, read_at: i64) {

@@ -3,6 +3,7 @@
 
 mod deny_cache;
 mod leases;
+mod left;
 mod once;
 mod order;
 mod settlements;
@@ -17,6 +18,7 @@ use tower_sluice::ErrorKind;
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
 use tower_sluice::limiter::{Origin, ShadowCounts, SwitchMode};
 
+pub use self::left::{ReadNaming, read_namings};
 pub use self::timeline::timeline;
 use super::account::{Account, Booking, Limit, Refusal};
 use super::clients::EVERYBODY;
@@ -62,6 +64,8 @@ pub struct Seen<'a> {
     pub shadow_counts: &'a [ShadowCounts],
     /// The attempts to connect of all processes.
     pub dials: &'a [Dial],
+    /// The answers of nodes of a cluster that name masters, as processes read them.
+    pub namings: &'a [ReadNaming],
     pub open_connections: usize,
     pub tasks: usize,
 }
@@ -87,6 +91,7 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("silence", seen.silence()))
         .or_else(|| named("panics", seen.panics()))
         .or_else(|| named("connects", seen.connects()))
+        .or_else(|| named("left", seen.left()))
         .or_else(|| named("operated", seen.operated()))
         .or_else(|| named("leak", seen.leak()))
 }

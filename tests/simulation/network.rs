@@ -97,6 +97,10 @@ pub struct Dial {
     pub at: Duration,
     pub client: usize,
     pub host: String,
+    /// The number of the connection at the host, if one was made.
+    pub session: Option<u64>,
+    /// The instant at which it found that the host had ended.
+    pub found_ended: Option<Duration>,
 }
 
 /// A connection as the network has it.
@@ -125,13 +129,11 @@ enum Event {
     Dial {
         host: String,
         socket: Opening,
+        /// Its place among all dials.
+        place: usize,
     },
     /// A piece arrives at the host. An empty one fetches what was published.
-    Arrive {
-        link: u64,
-        order: u64,
-        piece: Vec<u8>,
-    },
+    Arrive { link: u64, order: u64, piece: Vec<u8> },
     /// A piece of an answer arrives at the client. The end closes the connection behind it.
     Deliver {
         link: u64,
@@ -279,9 +281,13 @@ impl Network {
             let at = now() + self.latency();
             match sent {
                 Sent::Dial { host, client, socket } => {
-                    let dial = Dial { at: elapsed(), client, host: host.clone() };
-                    self.dials.borrow_mut().push(dial);
-                    self.schedule(at, Event::Dial { host, socket });
+                    let (session, found_ended) = (None, None);
+                    let dial =
+                        Dial { at: elapsed(), client, host: host.clone(), session, found_ended };
+                    let mut dials = self.dials.borrow_mut();
+                    let place = dials.len();
+                    dials.push(dial);
+                    self.schedule(at, Event::Dial { host, socket, place });
                 }
                 Sent::Piece { link, piece } => {
                     let arrival = self.links.borrow_mut().get_mut(&link).map(|link| {
@@ -336,7 +342,7 @@ impl Network {
 
     fn run(&self, at: Instant, event: Event) {
         match event {
-            Event::Dial { host, socket } => self.open_socket(&host, socket),
+            Event::Dial { host, socket, place } => self.open_socket(&host, socket, place),
             Event::Arrive { link, order, piece } => {
                 if self.arrive(at, link, order, piece).is_break() {
                     self.close(link);
@@ -361,7 +367,7 @@ impl Network {
         }
     }
 
-    fn open_socket(&self, host: &str, socket: Opening) {
+    fn open_socket(&self, host: &str, socket: Opening, place: usize) {
         let odds = self.odds.get();
         if let Some(fault) = self.draw_lasting(odds.silence, Fault::Silence) {
             return self.silent.borrow_mut().push((socket, Some(fault)));
@@ -376,6 +382,10 @@ impl Network {
             Some(Reach::Panics) => Err(io::Error::other("a panic")),
             Some(Reach::Open) if !is_refused => {
                 let session = host.and_then(|host| host.connect());
+                if let Some(dial) = self.dials.borrow_mut().get_mut(place) {
+                    dial.session = session.as_ref().map(|session| session.id.0);
+                    dial.found_ended = session.is_none().then(elapsed);
+                }
                 session.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
             }
             Some(Reach::Open | Reach::Refuses) => Err(io::ErrorKind::ConnectionRefused.into()),

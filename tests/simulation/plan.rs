@@ -188,6 +188,7 @@ impl Plan {
         // The worlds of faults that were mended stay as they are.
         if !MENDED.contains(&seed) {
             plan = plan.with_pauses(&mut Rng::with_seed(seed.rotate_left(8)));
+            plan = plan.with_a_lost_master(&mut Rng::with_seed(seed.rotate_left(24)));
         }
         plan.is_resp2 = plan.topology == Topology::One && dice.u32(0..8) == 0;
         plan.keeping_units_free(&mut Rng::with_seed(seed.rotate_left(8)))
@@ -216,6 +217,36 @@ impl Plan {
             if dice.u32(0..30) == 0 {
                 ask.way = Way::Pause;
             }
+        }
+        self
+    }
+
+    /// The same world. If its network does nothing, slots move to a master that is replaced soon
+    /// after, and then others move.
+    fn with_a_lost_master(mut self, dice: &mut Rng) -> Self {
+        let Topology::Cluster { masters, replicas: 1 } = self.topology else { return self };
+        let is_quiet = self.odds == Odds::default() && self.freezes.is_empty();
+        if self.is_flooded || !is_quiet || dice.bool() {
+            return self;
+        }
+        // A pool is built with the first two.
+        let target = dice.usize(2..masters);
+        let source = (target + dice.usize(1..masters)) % masters;
+        let further = (target + masters - source - 1) % masters;
+        let moving = (source + masters * further) as u32;
+        let mut strike = |kind, place, from: u32| {
+            let lasting = MILLISECOND * dice.u32(50..300);
+            let at = FIRST_FAULT + MILLISECOND * dice.u32(from..from + 300);
+            (at, Strike { kind, place, lasting })
+        };
+        self.strikes = vec![
+            strike(StrikeKind::TakeSlots, moving, 0),
+            strike(StrikeKind::NodeFailover, target as u32, 500),
+        ];
+        // Its replica is the last one of the masters then.
+        for (number, from) in [1_300, 1_700, 2_100].into_iter().enumerate() {
+            let further = (masters - 1 + masters * number) as u32;
+            self.strikes.push(strike(StrikeKind::TakeSlots, further, from));
         }
         self
     }

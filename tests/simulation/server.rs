@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::book::{Book, Change, ScriptCall};
+use super::book::{Book, Change, Naming, ScriptCall};
 use super::commands::{BEFORE_LOGIN, Command, NEEDS_MEMORY, Run, WHILE_LOADING, WRITE};
 use super::keyspace::{Entry, Keyspace, Stored};
 use super::lua::Interpreter;
@@ -214,7 +214,15 @@ impl Server {
                 Role::Replica { of } if is_read => Some(of),
                 _ => None,
             };
-            slots.admit(command.keys_of(words), is_asking, reads_of, &mut self.data)?;
+            let admitted = slots.admit(command.keys_of(words), is_asking, reads_of, &mut self.data);
+            if let Err(Reply::Error(text)) = &admitted
+                && let Some((host, _)) = text.rsplit(' ').next().and_then(|to| to.split_once(':'))
+            {
+                let (session, came_at) = (session.id, self.data.now);
+                let hosts = vec![host.to_owned()];
+                self.data.book.record_naming(Naming { session, came_at, is_map: false, hosts });
+            }
+            admitted?;
         }
         if self.is_out_of_memory && command.has(NEEDS_MEMORY) {
             return Err(OUT_OF_MEMORY.into());

@@ -280,7 +280,7 @@ impl Servers {
     async fn strike_cluster(&self, cluster: &Cluster, strike: &Strike) {
         let Strike { kind, place, lasting } = *strike;
         let node = place as usize % self.group.hosts.len();
-        let bit = (place / 16).is_multiple_of(2);
+        let bit = strike.dies();
         match kind {
             StrikeKind::MoveSlots => {
                 let _turn = self.turns.lock().await;

@@ -1,6 +1,7 @@
 //! Commands that need the connection or the whole server: the login, scripts, channels, and what
 //! the server says of itself.
 
+use super::book::Naming;
 use super::commands::Answer;
 use super::resp::{Reply, Version, Word, number};
 use super::server::{Mode, Role, Server, Session};
@@ -246,14 +247,16 @@ pub fn sentinel(server: &mut Server, _: &mut Session, words: &[Word]) -> Answer 
 
 // Clusters.
 
-pub fn cluster(server: &mut Server, _: &mut Session, words: &[Word]) -> Answer {
+pub fn cluster(server: &mut Server, session: &mut Session, words: &[Word]) -> Answer {
     let Mode::Cluster(slots) = &server.mode else {
         return Err("ERR This instance has cluster support disabled".into());
     };
-    match is(&words[0], "SLOTS") {
-        true => Ok(slots.reply()),
-        false => Err(unknown_subcommand("CLUSTER", &words[0])),
+    if !is(&words[0], "SLOTS") {
+        return Err(unknown_subcommand("CLUSTER", &words[0]));
     }
+    let (session, came_at, hosts) = (session.id, server.data.now, slots.masters());
+    server.data.book.record_naming(Naming { session, came_at, is_map: true, hosts });
+    Ok(slots.reply())
 }
 
 pub fn asking(server: &mut Server, session: &mut Session, _: &[Word]) -> Answer {

@@ -106,6 +106,13 @@ impl Slots {
         Reply::List(ranges)
     }
 
+    /// The hosts that this reply names as masters.
+    pub(super) fn masters(&self) -> Vec<String> {
+        let owners: BTreeSet<u8> =
+            self.named.as_ref().unwrap_or(&self.owners).iter().flatten().copied().collect();
+        owners.into_iter().map(|node| self.nodes[usize::from(node)].0.clone()).collect()
+    }
+
     fn named_node(&self, node: u8) -> Reply {
         let (host, port) = &self.nodes[usize::from(node)];
         let id = Reply::text(format!("{host}:{port}"));

@@ -450,6 +450,7 @@ impl World {
             Ok(account) => (account, None),
             Err(why) => (Account::default(), Some(why)),
         };
+        let dials = self.network.dials();
         let seen = Seen {
             plan: &self.plan,
             records: &records,
@@ -460,7 +461,8 @@ impl World {
             modes: &modes,
             tables: &tables,
             shadow_counts: &self.shadow_counts,
-            dials: &self.network.dials(),
+            dials: &dials,
+            namings: &checks::read_namings(&hosts, &books, &dials),
             open_connections: self.network.open(),
             tasks: Handle::current().metrics().num_alive_tasks(),
         };

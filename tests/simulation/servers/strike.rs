@@ -103,6 +103,11 @@ fn kinds_of(topology: &Topology) -> &'static [StrikeKind] {
 }
 
 impl Strike {
+    /// True if the master of a failover in a cluster dies. Otherwise it stands.
+    pub fn dies(&self) -> bool {
+        (self.place / 16).is_multiple_of(2)
+    }
+
     /// Any that may happen in a topology. Half of them are those of the topology alone.
     pub fn draw(dice: &mut Rng, topology: &Topology) -> Self {
         let own = kinds_of(topology);
