@@ -7,7 +7,7 @@
 mod combinations;
 mod layer;
 #[cfg(feature = "redis")]
-mod process;
+pub(crate) mod process;
 #[cfg(feature = "redis")]
 mod storm;
 #[cfg(feature = "redis")]

@@ -1,5 +1,8 @@
 //! Limits of concurrency: who holds units, for how long, and when they are released.
 
+#[cfg(feature = "redis")]
+pub(crate) mod storm;
+
 use std::convert::Infallible;
 use std::task::{Context, Poll};
 

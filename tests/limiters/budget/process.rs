@@ -1,4 +1,5 @@
-//! A process of this very binary that charges a budget over Redis, and says what it does.
+//! A process of this very binary that charges a budget or a limit of concurrency over Redis, and
+//! says what it does.
 
 use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -94,9 +95,17 @@ async fn process() {
     let url = std::env::var("BUDGET_URL").expect("a server");
     let pool = Pool::builder(&url).expect("an address");
     let pool = pool.connect_timeout(LONG).response_timeout(LONG).build().expect("a pool");
+    let over = pool.clone();
     let limiter = Redis::new("tokens", budget, pool).decision_timeout(LONG);
     match &*role {
         "stream" => streams::stream(limiter).await,
+        "holds" => {
+            let max_hold = micros("BUDGET_HOLD");
+            let limit = Concurrency::of(quota).max_hold(max_hold);
+            let limiter = Redis::new("at once", limit, over).decision_timeout(LONG);
+            let time = Duration::from_secs(number("BUDGET_SECONDS"));
+            crate::concurrency::storm::work(limiter, max_hold, time).await;
+        }
         "storm" => storm::work(limiter, Duration::from_secs(number("BUDGET_SECONDS"))).await,
         other => panic!("no role is called {other}"),
     }
