@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::futures::{AcquireFuture, OperationFuture};
 use super::inspect::Closure;
 use super::{
-    Boxed, Breaker, DenyCache, Described, Description, Fallback, Hold, Inspect, Lease, Limiter,
-    Operation, OrElse, Shadow, Switch, SwitchMode, Timeout, WithBreaker, WithSwitch, Wrapped,
+    BanAfter, Boxed, Breaker, DenyCache, Described, Description, Fallback, Hold, Inspect, Lease,
+    Limiter, Operation, OrElse, Shadow, Switch, SwitchMode, Timeout, WithBreaker, WithSwitch,
+    Wrapped,
 };
 use crate::core::decision::Done;
 use crate::core::reservation::Reservation;
@@ -144,6 +145,18 @@ pub trait LimiterExt: Limiter + Sized {
     #[must_use]
     fn deny_cache(self) -> DenyCache<Self> {
         Wrapped { inner: self, around: Arc::default() }
+    }
+
+    /// Blocks a key for `time` when its charges are refused `refusals` times within `window`: see
+    /// [`BanAfter`]. Write it after `deny_cache` and `or_else`.
+    ///
+    /// # Panics
+    ///
+    /// As [`Quota::new`](crate::Quota::new), of `refusals` per `window`.
+    #[must_use]
+    #[track_caller]
+    fn ban_after(self, refusals: u64, window: Duration, time: Duration) -> BanAfter<Self> {
+        BanAfter::new(self, refusals, window, time)
     }
 
     /// Takes several units of a busy key in one call, at most `max_units`, and spends them in this

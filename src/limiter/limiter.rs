@@ -22,6 +22,7 @@ use crate::core::{Charge, Decision, Error};
 /// | [`OrElse`] | like its inner limiter, or like a fallback if that may answer |
 /// | [`WithBreaker`] | like its inner limiter, and skips it while it fails |
 /// | [`DenyCache`] | like its inner limiter, and repeats a refusal without asking again |
+/// | [`BanAfter`] | like its inner limiter, and blocks a key that is refused too often |
 /// | [`Shadow`] | like its inner limiter, but admits every charge |
 /// | [`WithSwitch`] | like its inner limiter, unless a [`Switch`] turned that off |
 /// | [`Inspect`] | like its inner limiter, and shows each decision to a closure |
@@ -92,6 +93,7 @@ use crate::core::{Charge, Decision, Error};
 ///
 /// [`AllAtOnce`]: crate::redis::AllAtOnce
 /// [`AllInTurn`]: crate::limiter::AllInTurn
+/// [`BanAfter`]: crate::limiter::BanAfter
 /// [`Boxed`]: crate::limiter::Boxed
 /// [`DenyCache`]: crate::limiter::DenyCache
 /// [`Described`]: crate::limiter::Described

@@ -45,6 +45,7 @@ mod pass_on;
 
 pub(crate) mod acquire;
 pub(crate) mod all_in_turn;
+mod ban_after;
 mod boxed;
 mod breaker;
 pub(crate) mod charge_numbers;
@@ -77,6 +78,7 @@ mod wrapped;
 
 pub(crate) use acquire::{Admission, DEFAULT_MAX_WAITERS};
 pub use all_in_turn::AllInTurn;
+pub use ban_after::BanAfter;
 pub use boxed::Boxed;
 pub use breaker::{Breaker, BreakerCounts, BreakerState, WithBreaker};
 pub use combination::{MemberCharges, Parts};
@@ -113,6 +115,7 @@ pub mod around {
 /// The limiters' futures, which are public in [`crate::future`].
 pub(crate) mod futures {
     pub use super::acquire::AcquireFuture;
+    pub use super::ban_after::BanAfterFuture;
     pub use super::boxed::BoxedFuture;
     pub use super::lease::LeaseFuture;
     pub use super::memory::MemoryFuture;

@@ -42,6 +42,7 @@ use support::stats::script_calls;
 use tower_sluice::Redis;
 
 mod acquire;
+mod ban_after;
 mod block;
 mod breaker;
 mod budget;
