@@ -116,16 +116,17 @@ fn policy(
     let name = name(row.name.take(), &mut fields);
     let setting = if fields.is_wrong("algorithm") { None } else { Setting::of(&row, &mut fields) };
     let plans = setting.map(|_| Plans::of(&mut row, finders, &mut fields));
-    let Written { cost, on_error, .. } = row;
-    if let (Some(PolicyCost::Units(units)), Some(setting)) = (cost, setting) {
-        fields.checked("cost", setting.check_cost(units));
+    let Written { on_error, .. } = row;
+    let cost = row.cost.unwrap_or(PolicyCost::Units(1));
+    if let (PolicyCost::Units(units), Some(setting)) = (&cost, setting) {
+        fields.checked("cost", setting.check_cost(*units));
     } else if let Some(setting) = setting.filter(|setting| setting.keep_free > 0) {
         // Without a cost of the row, no request costs less.
         fields.checked("keep_free", setting.check_cost(1));
     }
     let share = match on_error {
         OnError::Local(0) => fields.wrong("on_error", "a local share must be at least 1"),
-        OnError::Local(units) if matches!(cost, Some(PolicyCost::Units(own)) if own > units) => {
+        OnError::Local(units) if matches!(cost, PolicyCost::Units(own) if own > units) => {
             fields.wrong("on_error", "a request costs more than the local share")
         }
         OnError::Local(units) => setting.and_then(|setting| {
@@ -160,7 +161,7 @@ fn policy(
         keep_free: setting.keep_free,
         key: row.key.unwrap_or_else(PolicyKey::global).ignoring_case(row.pattern.ignore_case),
         pattern: row.pattern,
-        cost: cost.unwrap_or(PolicyCost::Units(1)),
+        cost,
         on_error,
         enabled: row.enabled.is_none_or(|Flag(on)| on),
         shadow: row.shadow.is_some_and(|Flag(on)| on),

@@ -141,8 +141,9 @@ impl Table {
                 Err(why) => Err(why),
                 Ok(true) => policy.key.of_request(head, &paths[0], finders),
             };
-            let key = match key {
-                Ok(key) => key,
+            let key = key.and_then(|key| Ok((key, policy.cost.of_request(head)?)));
+            let (key, cost) = match key {
+                Ok(charged) => charged,
                 Err(why) => {
                     let no_key = NoKey { limited: Arc::clone(limited), why };
                     // A policy in a shadow refuses no request.
@@ -153,7 +154,7 @@ impl Table {
                     return Err(no_key);
                 }
             };
-            let charge = limited.charge(key).cost(policy.cost.of_request(head));
+            let charge = limited.charge(key).cost(cost);
             let charge = charge.max_wait(policy.max_wait()).keep_free(policy.keep_free);
             let charge = policy.plans.charge(charge, head, finders);
             let asked = AskedPolicy { limited: Arc::clone(limited), charge };

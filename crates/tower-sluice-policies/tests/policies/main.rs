@@ -8,6 +8,7 @@ mod at_once;
 mod blocking;
 #[cfg(feature = "calendar")]
 mod calendars;
+mod costs;
 mod delays;
 mod errors;
 mod exempt;

@@ -32,7 +32,7 @@ fn text(dice: &mut Dice) -> Value {
     let long = "x".repeat(100_000);
     let texts = "| |a|global|client_ip|header:x-a|header:|header:\u{e4}|path|\u{0}|a\nb|\
         \u{202e}|/|/{|/{a}|/{a}/{a}|/{*a}/b|/a/{*rest}|{}|get|G\u{c9}T|allow|overall|per_client|\
-        content_length_kb|__proto__|day|week|month|year|UTC|cookie:a|query:b|client_ip/24|client_ip/56|Europe/Berlin|sunday";
+        content_length_kb|__proto__|day|week|month|year|UTC|cookie:a|query:b|request_header:x-a|client_ip/24|client_ip/56|Europe/Berlin|sunday";
     dice.word(&format!("{texts}|{long}")).into()
 }
 
