@@ -490,8 +490,11 @@ impl Decision {
         if let Outcome::Retry(pause) = self.outcome {
             // The pause is shorter than what a caller outside of this process should wait: 1 to 3 s,
             // which the microseconds of the clock spread, as for a charge that may not wait.
-            let micros = self.decided_at().unwrap_or_default().subsec_micros();
-            let guess = SHORTEST_GUESS + Duration::from_micros(2 * u64::from(micros));
+            let spread = |at: Duration| 2 * u64::from(at.subsec_micros());
+            let guess = match self.decided_at() {
+                Some(at) => SHORTEST_GUESS + Duration::from_micros(spread(at)),
+                None => self.reset_after().unwrap_or(SHORTEST_GUESS),
+            };
             let retry_after = if self.is_at_once() { guess } else { pause };
             self.outcome = Outcome::Deny { retry_after: Some(retry_after) };
             self.was_retry = true;

@@ -24,8 +24,11 @@ pub(crate) trait Waiters: Send + Sync {
         false
     }
 
-    /// Notes that the request asks its limiter now, for one that waits without a slot.
-    fn asks(&self) {}
+    /// Notes that a request without a slot is about to ask its limiter. Returns false if it may not,
+    /// since another one is before it.
+    fn asks(&self) -> bool {
+        true
+    }
 
     /// Returns the instant at which the request may go, if that may change. Wakes `waker` when it
     /// changes. For one that waits without a slot, the instant at which it asks.
@@ -99,9 +102,8 @@ impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
         self.0.is_paused(at) || self.1.is_paused(at)
     }
 
-    fn asks(&self) {
-        self.0.asks();
-        self.1.asks();
+    fn asks(&self) -> bool {
+        self.0.asks() & self.1.asks()
     }
 
     fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
@@ -150,9 +152,9 @@ impl Waiter {
         self.0.as_ref()?.due(waker)
     }
 
-    /// Notes that the request asks now: see [`Waiters::asks`].
-    pub(crate) fn asks(&self) {
-        self.0.iter().for_each(|waiters| waiters.asks());
+    /// Notes that the request is about to ask: see [`Waiters::asks`].
+    pub(crate) fn asks(&self) -> bool {
+        self.0.as_ref().is_none_or(|waiters| waiters.asks())
     }
 
     /// Ends the wait: see [`Waiters::remove`]. Also returns true if the key was paused since.

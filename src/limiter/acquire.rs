@@ -59,6 +59,8 @@ struct Attempts {
     waiter: Option<Waiter>,
     /// Its place in the queue while it waits for units which others hold.
     queue: Option<Waiter>,
+    /// The last answer, while it is in the queue.
+    refusal: Option<Decision>,
     /// Its place among the callers of a limiter without a line, since its first wait.
     caller: Option<Waiter>,
 }
@@ -96,6 +98,7 @@ impl<C> Admission<C> {
             looks_again: false,
             waiter: None,
             queue: None,
+            refusal: None,
             caller: None,
         };
         Self { attempts: Some(attempts.into()), state: State::Starting }
@@ -198,6 +201,9 @@ impl<C> Admission<C> {
                             if begin_wait::<L>(this.attempts, &mut decision) {
                                 return Poll::Ready(Err(Refusal::Denied(decision.without_retry())));
                             }
+                            if let Some(attempts) = this.attempts {
+                                attempts.refusal = attempts.queue.is_some().then_some(decision);
+                            }
                             State::Pausing { sleep }
                         }
                         _ => {
@@ -249,7 +255,12 @@ impl<C> Admission<C> {
                         sleep.as_mut().reset(at);
                     }
                     ready!(sleep.as_mut().poll(cx));
-                    attempts.queue.iter().for_each(Waiter::asks);
+                    if !attempts.queue.as_ref().is_none_or(Waiter::asks)
+                        && let Some(refusal) = attempts.refusal.take()
+                    {
+                        attempts.queue = None;
+                        return Poll::Ready(Err(Refusal::Denied(refusal.without_retry())));
+                    }
                     State::Asking { check: limiter.check(&attempts.begin_again()) }
                 }
             };

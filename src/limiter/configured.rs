@@ -288,9 +288,11 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let quotas = self.quota.as_slice();
         let mut reported = (0..quotas.len()).map(|index| self.reported(index, quotas, 0));
         let at_once = reported.find(|quota| quota.period().is_zero())?;
+        // Without an answer of the store, the time until units are free is a guess, too.
+        let guess = Duration::from_micros(fastrand::u64(1_000_000..=3_000_000));
         let mut decision = Decision::new(Outcome::Retry(SHORTEST_PAUSE))
             .with_limiter(Arc::clone(self.name()), at_once)
-            .with_remaining(0);
+            .with_report(0, guess);
         decision.add_waiters(QueuePlace::new(&self.lines.queues, key));
         Some(decision)
     }

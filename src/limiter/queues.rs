@@ -76,6 +76,10 @@ impl Queues {
 }
 
 impl Queue {
+    fn is_first(&self, number: u64) -> bool {
+        self.requests.first_key_value().is_some_and(|(first, _)| *first == number)
+    }
+
     /// Lets the first request ask now, and begins with the shortest pause again. Returns its waker.
     fn ask_now(&mut self) -> Option<Waker> {
         (self.asks_at, self.pause) = (Some(Instant::now()), SHORTEST_PAUSE);
@@ -119,7 +123,7 @@ impl Waiters for QueuePlace {
         let number = std::mem::take(&mut *lock(&self.number));
         let mut by_key = lock(&self.queues.by_key);
         let queue = by_key.get_mut(&self.key).filter(|_| number > 0)?;
-        let was_first = queue.requests.first_key_value().is_some_and(|(first, _)| *first == number);
+        let was_first = queue.is_first(number);
         let own = queue.requests.remove(&number);
         self.queues.waiting.fetch_sub(usize::from(own.is_some()), Relaxed);
         let next = if was_first { queue.ask_now() } else { None };
@@ -138,7 +142,7 @@ impl Waiters for QueuePlace {
         let number = *lock(&self.number);
         let mut by_key = lock(&self.queues.by_key);
         let queue = by_key.get_mut(&self.key)?;
-        let is_first = queue.requests.first_key_value().is_some_and(|(first, _)| *first == number);
+        let is_first = queue.is_first(number);
         let own = queue.requests.get_mut(&number)?;
         let old = waker.and_then(|waker| own.replace(waker.clone()));
         let due = if is_first { queue.next_ask() } else { Instant::now() + FAR };
@@ -147,12 +151,15 @@ impl Waiters for QueuePlace {
         Some(due.into_std())
     }
 
-    /// Begins the next pause, since it asks now.
-    fn asks(&self) {
+    /// Begins the next pause of the first one. One behind it, whose longest wait ends, may not ask.
+    fn asks(&self) -> bool {
+        let number = *lock(&self.number);
         let mut by_key = lock(&self.queues.by_key);
-        if let Some(queue) = by_key.get_mut(&self.key) {
+        let queue = by_key.get_mut(&self.key).filter(|queue| queue.is_first(number));
+        queue.is_some_and(|queue| {
             queue.asks_at = None;
             queue.pause = (queue.pause * 2).min(LONGEST_PAUSE);
-        }
+            true
+        })
     }
 }

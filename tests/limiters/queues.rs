@@ -157,6 +157,28 @@ async fn units_whose_time_is_over_are_found() {
     assert!(begin.elapsed() <= 5 * SECOND + LONGEST_PAUSE, "{:?}", begin.elapsed());
 }
 
+/// Those behind it are refused at the end of their waits, and take no turn of the first one.
+#[tokio::test(start_paused = true)]
+async fn impatient_requests_do_not_delay_the_first() {
+    let limiter = Arc::new(Memory::new("at once", Concurrency::new(1).max_hold(4 * SECOND)));
+    mem::forget(reserved(&limiter).await);
+    let (begin, mut waiting) = (Instant::now(), Waiting::new());
+    waiting.add(&limiter, patient()).await;
+    let impatient = tokio::spawn({
+        let limiter = Arc::clone(&limiter);
+        async move {
+            loop {
+                let charge = one().max_wait(Duration::from_millis(20));
+                drop(limiter.acquire(charge).await.map(drop));
+                sleep(Duration::from_millis(30)).await;
+            }
+        }
+    });
+    waiting.next(0).await;
+    assert!(begin.elapsed() <= 5 * SECOND + LONGEST_PAUSE, "{:?}", begin.elapsed());
+    impatient.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn too_many_that_wait_are_refused() {
     let limiter = Arc::new(limit(1));
