@@ -30,8 +30,8 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 /// **Windows** are counted from 1970-01-01 00:00 UTC, a Thursday, unless they are
 /// [`anchored`](FixedWindow::anchored). So windows of 7 days begin on Thursdays, and windows of 30
 /// days, or of `1month` in a row, which is 30.44 days, begin on no fixed day of a month. For weeks
-/// that begin on Mondays, for months and for local midnights take [`FixedWindow::calendar`], with the
-/// feature `calendar`.
+/// that begin on Mondays, for months and for local midnights take [`FixedWindow::calendar`], with
+/// the feature `calendar`.
 ///
 /// **Choose it** for quotas that are sold by the period, such as 1,000 a day. Choose it also for
 /// charges that are often refunded: a window refunds exactly.

@@ -141,7 +141,7 @@ impl Charge {
         self
     }
 
-    /// Sets the units that others still find after this charge: it is admitted only if so many are
+    /// Sets the units that others still find after this charge. It is admitted only if these are
     /// left. It takes its cost alone. Default: 0.
     ///
     /// So a batch job leaves a part of a limit to people:

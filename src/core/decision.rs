@@ -25,7 +25,7 @@ use crate::core::reservation::Reservation;
 use crate::core::waiters::{Turn, Waiters};
 use crate::core::{Error, Quota};
 
-/// The shortest time after which a caller is told to ask for units that others hold.
+/// The shortest time after which a refused caller is to ask again for units that others hold.
 const SHORTEST_GUESS: Duration = Duration::from_secs(1);
 
 /// The answer to a charge: an [`Outcome`], and a report of the key's state.
@@ -192,8 +192,8 @@ impl Decision {
 
     /// Returns the delay of an admitted charge: the reserved wait. If it was checked again, since
     /// nothing could be reserved, or its key was [paused](crate::LimiterExt::pause) meanwhile: the
-    /// time from the first attempt to the admitted one, or the last reserved wait. In a layer, a responder sees it in
-    /// [`annotate`](crate::respond::Respond::annotate).
+    /// time from the first attempt to the admitted one, or the last reserved wait. In a layer, a
+    /// responder sees it in [`annotate`](crate::respond::Respond::annotate).
     #[must_use]
     pub fn waited(&self) -> Duration {
         match self.outcome {

@@ -38,13 +38,13 @@ const CODES: [(&str, u16); 16] = [
 
 /// A request of Connect.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum ConnectCall {
     Unary,
     /// With the content type of the request, which its answer has, too.
     Stream(HeaderValue),
 }
 
-impl Call {
+impl ConnectCall {
     /// Returns the kind of a request. `None` if it is not Connect. A unary `POST` has the content
     /// type of any program that sends JSON, so it is Connect by its version alone.
     pub(super) fn of<B>(request: &Request<B>) -> Option<Self> {
@@ -69,7 +69,7 @@ impl Call {
 pub(super) fn timeout<B>(request: &Request<B>) -> Option<Duration> {
     let digits = request.headers().get("connect-timeout-ms")?.to_str().ok()?;
     let is_number = digits.len() <= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number || Call::of(request).is_none() {
+    if !is_number || ConnectCall::of(request).is_none() {
         return None;
     }
     digits.parse().ok().map(Duration::from_millis)

@@ -479,7 +479,7 @@ impl<F, E> HttpResponder<F, E> {
         F: MakeBody<C>,
         E: MakeEmpty<C>,
     {
-        let (grpc, connect) = (grpc::content_type(&request), connect::Call::of(&request));
+        let (grpc, connect) = (grpc::content_type(&request), connect::ConnectCall::of(&request));
         let request = request.map(drop);
         let has_body = request.method() != Method::HEAD;
         let refusal = HttpRefusal::new(refusal, self.settings.no_key, request);
@@ -509,7 +509,11 @@ impl<F, E> HttpResponder<F, E> {
 
     /// Returns an error of Connect. `None` if the body cannot be made: clients then read the HTTP
     /// status.
-    fn connect_error<C>(&self, call: connect::Call, refusal: &HttpRefusal) -> Option<Response<C>>
+    fn connect_error<C>(
+        &self,
+        call: connect::ConnectCall,
+        refusal: &HttpRefusal,
+    ) -> Option<Response<C>>
     where
         F: MakeBody<C>,
         E: MakeEmpty<C>,
@@ -517,13 +521,13 @@ impl<F, E> HttpResponder<F, E> {
         let status = RpcStatus::new(refusal, self.settings.rpc_code);
         let error = connect::error(&status, &refusal.to_string());
         let (mut response, kind) = match call {
-            connect::Call::Unary => {
+            connect::ConnectCall::Unary => {
                 let body = self.body.connect_error(error)?;
                 let mut response = self.refused(false, refusal).map(|_| body);
                 *response.status_mut() = connect::http_status(&status);
                 (response, HeaderValue::from_static("application/json"))
             }
-            connect::Call::Stream(kind) => {
+            connect::ConnectCall::Stream(kind) => {
                 let body = self.body.connect_error(connect::end_of_stream(&error))?;
                 (Response::new(body), kind)
             }

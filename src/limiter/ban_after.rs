@@ -47,10 +47,10 @@ use crate::core::{Charge, Decision, Error};
 /// ```
 #[doc(alias("fail2ban", "penalty box", "lockout"))]
 pub struct BanAfter<L, C = Memory<FixedWindow>> {
-    shared: Arc<Shared<L, C>>,
+    limits: Arc<Limits<L, C>>,
 }
 
-struct Shared<L, C> {
+struct Limits<L, C> {
     inner: L,
     /// Its last unit of a key is a ban.
     count: C,
@@ -62,7 +62,7 @@ impl<L> BanAfter<L> {
     pub(super) fn new(inner: L, refusals: u64, window: Duration, time: Duration) -> Self {
         let count = FixedWindow::new(Quota::new(refusals, window)).anchored();
         let count = Memory::new("refusals", count);
-        Self { shared: Arc::new(Shared { inner, count, time }) }
+        Self { limits: Arc::new(Limits { inner, count, time }) }
     }
 
     /// Counts refusals by this limiter, which takes one unit for each, and whose limit is the
@@ -73,14 +73,14 @@ impl<L> BanAfter<L> {
     where
         L: Clone,
     {
-        let Shared { inner, time, .. } = &*self.shared;
-        BanAfter { shared: Arc::new(Shared { inner: inner.clone(), count, time: *time }) }
+        let Limits { inner, time, .. } = &*self.limits;
+        BanAfter { limits: Arc::new(Limits { inner: inner.clone(), count, time: *time }) }
     }
 }
 
 impl<L, C> Clone for BanAfter<L, C> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self { limits: Arc::clone(&self.limits) }
     }
 }
 
@@ -92,22 +92,22 @@ impl<L: Limiter, C: Limiter> Limiter for BanAfter<L, C> {
     fn check(&self, charge: &Charge) -> Self::Future {
         let counts = charge.units() > 0 && !charge.has_parts();
         let key = counts.then(|| Charge::new(charge.key().to_owned()));
-        BanAfterFuture::new(&self.shared, self.shared.inner.check(charge), key)
+        BanAfterFuture::new(&self.limits, self.limits.inner.check(charge), key)
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        let answer = self.shared.inner.operate(operation, charge)?;
-        Some(BanAfterFuture::new(&self.shared, answer, None))
+        let answer = self.limits.inner.operate(operation, charge)?;
+        Some(BanAfterFuture::new(&self.limits, answer, None))
     }
 
-    pass_on!(self.shared.inner, of self: check_keyless, settle, renew, keys);
+    pass_on!(self.limits.inner, of self: check_keyless, settle, renew, keys);
 }
 
 pin_project! {
     /// The future of [`BanAfter`].
     #[must_use = "nothing is decided until it is awaited"]
     pub struct BanAfterFuture<L: Limiter, C: Limiter> {
-        shared: Arc<Shared<L, C>>,
+        limits: Arc<Limits<L, C>>,
         // The key, if a refusal of it counts.
         key: Option<Charge>,
         // The refusal that is counted.
@@ -129,9 +129,9 @@ pin_project! {
 }
 
 impl<L: Limiter, C: Limiter> BanAfterFuture<L, C> {
-    fn new(shared: &Arc<Shared<L, C>>, check: L::Future, key: Option<Charge>) -> Self {
-        let (shared, state) = (Arc::clone(shared), State::Asking { check });
-        Self { shared, key, refusal: None, counted: None, state }
+    fn new(limits: &Arc<Limits<L, C>>, check: L::Future, key: Option<Charge>) -> Self {
+        let (limits, state) = (Arc::clone(limits), State::Asking { check });
+        Self { limits, key, refusal: None, counted: None, state }
     }
 }
 
@@ -149,7 +149,7 @@ impl<L: Limiter, C: Limiter> Future for BanAfterFuture<L, C> {
                         (answer, _) => return Poll::Ready(answer),
                     };
                     let key = this.key.as_ref().expect("seen above");
-                    let count = this.shared.count.check(key);
+                    let count = this.limits.count.check(key);
                     *this.refusal = Some(refusal);
                     State::Counting { count }
                 }
@@ -157,9 +157,9 @@ impl<L: Limiter, C: Limiter> Future for BanAfterFuture<L, C> {
                     let counted = ready!(count.poll(cx));
                     let is_last = |counted: &Decision| counted.remaining() == Some(0);
                     let counted = counted.ok().filter(Decision::is_admitted).filter(is_last);
-                    let block = Operation::Block(this.shared.time);
+                    let block = Operation::Block(this.limits.time);
                     let key = this.key.as_ref().filter(|_| counted.is_some());
-                    match key.and_then(|key| this.shared.inner.operate(block, key)) {
+                    match key.and_then(|key| this.limits.inner.operate(block, key)) {
                         Some(block) => {
                             *this.counted = counted;
                             State::Banning { block }
@@ -173,7 +173,7 @@ impl<L: Limiter, C: Limiter> Future for BanAfterFuture<L, C> {
                     let reservation = this.counted.take().and_then(Decision::into_reservation);
                     if let (Err(_), Some(reservation)) = (&blocked, reservation) {
                         // The next refusal is the last one again.
-                        let _ = this.shared.count.settle(reservation, 0);
+                        let _ = this.limits.count.settle(reservation, 0);
                     }
                     return Poll::Ready(Ok(blocked.unwrap_or(refusal)));
                 }

@@ -518,8 +518,8 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// Requests that wait already look at the end of their wait. If this process knows of the pause
     /// by then, they give their slots back and ask again: they go after the pause, behind those
-    /// that reserved slots meanwhile. A process knows of a pause that it has made itself, or that
-    /// an answer to a later charge of the key told. A layer that
+    /// that reserved slots meanwhile. A process knows of its own pauses, and of those that are in an
+    /// answer to a later charge of the key. A layer that
     /// [obeys an upstream](crate::RateLimitLayer::obey_upstream) asks the store at the end of each
     /// wait. Other processes spend [leased](LimiterExt::lease) units for 100 ms.
     ///

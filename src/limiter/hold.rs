@@ -71,18 +71,18 @@ pub(crate) fn settle(by: &dyn SettleBy, reservation: Reservation, actual: u64) -
 #[must_use = "the units are released when it is dropped"]
 pub struct Hold {
     cost: u64,
-    shared: Arc<Shared>,
+    shared: Arc<HeldUnits>,
     /// The task that renews, if there is anything to renew.
     task: Option<AbortHandle>,
 }
 
-struct Shared {
+struct HeldUnits {
     by: Arc<dyn SettleBy>,
-    place: Mutex<Place>,
+    place: Mutex<ReservationAt>,
 }
 
 /// The place of the reservation.
-enum Place {
+enum ReservationAt {
     Here(Reservation),
     /// The task renews it. Afterwards it settles these units.
     WithTask(Option<(u64, SettlementSender)>),
@@ -92,7 +92,8 @@ enum Place {
 impl Hold {
     pub(crate) fn new(by: Arc<dyn SettleBy>, mut reservation: Reservation) -> Self {
         let (cost, renewal) = (reservation.cost(), by.renew(&mut reservation));
-        let shared = Arc::new(Shared { by, place: Mutex::new(Place::Here(reservation)) });
+        let shared =
+            Arc::new(HeldUnits { by, place: Mutex::new(ReservationAt::Here(reservation)) });
         let task = renewal.zip(Handle::try_current().ok()).map(|(renewal, runtime)| {
             runtime.spawn(Arc::clone(&shared).renew(renewal)).abort_handle()
         });
@@ -113,15 +114,15 @@ impl Hold {
     /// Ends the hold. `None` if it had ended before.
     fn end(&self, actual: u64) -> Option<Settlement> {
         let mut place = lock(&self.shared.place);
-        match mem::replace(&mut *place, Place::Settled) {
-            Place::Here(reservation) => {
+        match mem::replace(&mut *place, ReservationAt::Settled) {
+            ReservationAt::Here(reservation) => {
                 drop(place);
                 self.task.iter().for_each(AbortHandle::abort);
                 Some(settle(&*self.shared.by, reservation, actual))
             }
-            Place::WithTask(None) => {
+            ReservationAt::WithTask(None) => {
                 let (sender, settlement) = Settlement::begin();
-                *place = Place::WithTask(Some((actual, sender)));
+                *place = ReservationAt::WithTask(Some((actual, sender)));
                 Some(settlement)
             }
             ended => {
@@ -140,12 +141,12 @@ impl Drop for Hold {
 
 debug_by_name!([] Hold: cost);
 
-impl Shared {
+impl HeldUnits {
     /// Takes the reservation, to renew it. `None` if the hold has ended.
     fn take(&self) -> Option<Reservation> {
         let mut place = lock(&self.place);
-        match mem::replace(&mut *place, Place::WithTask(None)) {
-            Place::Here(reservation) => Some(reservation),
+        match mem::replace(&mut *place, ReservationAt::WithTask(None)) {
+            ReservationAt::Here(reservation) => Some(reservation),
             ended => {
                 *place = ended;
                 None
@@ -156,15 +157,15 @@ impl Shared {
     /// Puts the reservation back. Returns false if the hold has ended meanwhile: then it settles.
     fn put_back(&self, reservation: Reservation) -> bool {
         let mut place = lock(&self.place);
-        match mem::replace(&mut *place, Place::Settled) {
-            Place::WithTask(Some((actual, sender))) => {
+        match mem::replace(&mut *place, ReservationAt::Settled) {
+            ReservationAt::WithTask(Some((actual, sender))) => {
                 drop(place);
                 let mut settlement = settle(&*self.by, reservation, actual);
                 settlement.observe(|settled| sender.end(settled.clone()));
                 false
             }
             _ => {
-                *place = Place::Here(reservation);
+                *place = ReservationAt::Here(reservation);
                 true
             }
         }

@@ -20,8 +20,8 @@
 //!
 //! A pause of a key makes slots useless that come before its end. The store gives none of these
 //! after it is paused. A request that waits already looks at the end of its wait if its slot is one
-//! of them: then it gives it back, and asks again. It knows the pause if an answer of the store to
-//! this process told it.
+//! of them: then it gives it back, and asks again. It knows the pause from
+//! answers of the store to this process.
 //!
 //! The store decides which slots exist. A line decides which waiter uses each slot. No waiter goes
 //! before a slot of the store, none goes later than its own slot, and none overtakes another.
@@ -44,7 +44,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::on_time::MAX_TIMEOUT;
-use super::queues::Queues;
+use super::queues::KeyQueues;
 use crate::core::Decision;
 use crate::core::charge::{KeepFree, Key};
 use crate::core::mark::Mark;
@@ -73,7 +73,7 @@ pub(crate) struct Lines {
     /// The number of waiters in all lines.
     waiters: AtomicUsize,
     /// The requests that wait for units which others hold.
-    pub(crate) queues: Arc<Queues>,
+    pub(crate) queues: Arc<KeyQueues>,
     changes: Arc<KeyChanges>,
     /// The changes of the members, if these lines belong to limiters that are asked together.
     of_members: Vec<Arc<KeyChanges>>,
@@ -101,7 +101,7 @@ struct ByKey {
     sweep_at: usize,
     /// The end of the last of all spare slots, or a later instant.
     spares_until: Option<Instant>,
-    /// The ends of the pauses that answers of the store told: since the Unix epoch, by the clock of
+    /// The ends of the pauses in answers of the store: since the Unix epoch, by the clock of
     /// the decision, and by this process's clock.
     paused: HashMap<Box<str>, (Duration, Instant)>,
 }

@@ -27,15 +27,15 @@ const FAR: Duration = Duration::from_secs(86_400 * 365);
 
 /// The queues of one limiter.
 #[derive(Default)]
-pub(crate) struct Queues {
-    by_key: Mutex<HashMap<Box<str>, Queue>>,
+pub(crate) struct KeyQueues {
+    by_key: Mutex<HashMap<Box<str>, KeyQueue>>,
     /// The number of requests in all queues, so that a charge searches only if there are any.
     waiting: AtomicUsize,
 }
 
 /// The requests that wait for units of a key, in the order in which they came.
 #[derive(Default)]
-struct Queue {
+struct KeyQueue {
     requests: BTreeMap<u64, Option<Waker>>,
     /// The number of the request that joined last.
     last: u64,
@@ -47,19 +47,19 @@ struct Queue {
 
 /// The place of a request in the queue of its key.
 pub(crate) struct QueuePlace {
-    queues: Arc<Queues>,
+    queues: Arc<KeyQueues>,
     key: Box<str>,
     /// Its number in the queue, 0 while it is in none.
     number: Mutex<u64>,
 }
 
-impl Queues {
+impl KeyQueues {
     /// Returns true if requests wait for units of a key, and none of them asks now. While the first
     /// one asks, others may ask behind it: it may be one of them, as a charge that a limiter of the
     /// application made anew.
     #[inline]
     pub(crate) fn rest(&self, key: &str) -> bool {
-        let rests = |queue: &Queue| queue.asks_at.is_some();
+        let rests = |queue: &KeyQueue| queue.asks_at.is_some();
         self.waiting.load(Relaxed) > 0 && lock(&self.by_key).get(key).is_some_and(rests)
     }
 
@@ -69,13 +69,13 @@ impl Queues {
             return;
         }
         let mut by_key = lock(&self.by_key);
-        let waker = by_key.get_mut(key).and_then(Queue::ask_now);
+        let waker = by_key.get_mut(key).and_then(KeyQueue::ask_now);
         drop(by_key);
         waker.into_iter().for_each(Waker::wake);
     }
 }
 
-impl Queue {
+impl KeyQueue {
     fn is_first(&self, number: u64) -> bool {
         self.requests.first_key_value().is_some_and(|(first, _)| *first == number)
     }
@@ -98,7 +98,7 @@ impl Queue {
 }
 
 impl QueuePlace {
-    pub(crate) fn new(queues: &Arc<Queues>, key: &str) -> Arc<Self> {
+    pub(crate) fn new(queues: &Arc<KeyQueues>, key: &str) -> Arc<Self> {
         Arc::new(Self { queues: Arc::clone(queues), key: key.into(), number: Mutex::new(0) })
     }
 }

@@ -205,8 +205,9 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// Obeys an upstream that says stop, around a client: when a response
     /// [asks to wait](crate::upstream::retry_after), the key of the request is
     /// [paused](crate::LimiterExt::pause) for that time, at most for `longest`, for all processes
-    /// that share the limiter. Default: the layer looks at no response. A closure of [`settle`](RateLimitLayer::settle) may return
-    /// [`Settle::Pause`](crate::Settle::Pause) in its place.
+    /// that share the limiter. Default: the layer looks at no response. A closure of
+    /// [`settle`](RateLimitLayer::settle) may return [`Settle::Pause`](crate::Settle::Pause) in its
+    /// place.
     ///
     /// - **Trust**: whoever answers the client can stop its key for `longest`, so set this only where
     ///   the upstream is trusted. If a client calls several upstreams, give each a key of its own.

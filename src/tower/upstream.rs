@@ -5,8 +5,8 @@
 //! [`grpc_retry_after`] from the trailers of gRPC.
 //!
 //! [`RateLimitLayer::obey_upstream`](crate::RateLimitLayer::obey_upstream) pauses the key for all
-//! processes that share the limiter. With the feature `retry`, `ObeyRetryAfter` is a policy for tower's `retry` that waits for it.
-//! The guide's page on [clients] has more.
+//! processes that share the limiter. With the feature `retry`, `ObeyRetryAfter` is a policy for
+//! tower's `retry` that waits for it. The guide's page on [clients] has more.
 //!
 //! [clients]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clients/
 

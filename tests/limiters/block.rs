@@ -389,7 +389,8 @@ mod over_redis {
         }
     }
 
-    /// All of it, in random order: charges, blocks, pauses, penalties, refunds of what blocked keys took.
+    /// All of it, in random order: charges, blocks, pauses, penalties, and refunds of what blocked
+    /// keys took.
     #[test]
     fn blocks_in_redis_are_those_in_memory() {
         let server = Server::start();

@@ -6,16 +6,16 @@ fn post(kind: &str) -> http::request::Builder {
 
 #[test]
 fn connect_is_known_by_its_content_type_and_its_version() {
-    let of = |request: http::request::Builder| Call::of(&request.body(()).unwrap());
+    let of = |request: http::request::Builder| ConnectCall::of(&request.body(()).unwrap());
     for kind in ["application/json", "application/proto", "Application/JSON; charset=utf-8"] {
         let unary = of(post(kind).header("connect-protocol-version", "1"));
-        assert_eq!(unary, Some(Call::Unary), "{kind}");
+        assert_eq!(unary, Some(ConnectCall::Unary), "{kind}");
         // Other programs send it, too.
         assert_eq!(of(post(kind)), None, "{kind}");
         assert_eq!(of(post(kind).header("connect-protocol-version", "2")), None, "{kind}");
     }
     for kind in ["application/connect+proto", "application/connect+json", "Application/Connect+X"] {
-        let stream = Call::Stream(HeaderValue::from_str(kind).unwrap());
+        let stream = ConnectCall::Stream(HeaderValue::from_str(kind).unwrap());
         assert_eq!(of(post(kind)), Some(stream), "{kind}");
         for method in [Method::GET, Method::PUT, Method::HEAD] {
             assert_eq!(of(post(kind).method(method)), None);
@@ -29,8 +29,8 @@ fn connect_is_known_by_its_content_type_and_its_version() {
     assert_eq!(of(Request::post("/").header("connect-protocol-version", "1")), None);
 
     let get = |target| of(Request::get(target));
-    assert_eq!(get("/a.B/C?encoding=json&message=%7B%7D&connect=v1"), Some(Call::Unary));
-    assert_eq!(get("/a.B/C?connect=v1"), Some(Call::Unary));
+    assert_eq!(get("/a.B/C?encoding=json&message=%7B%7D&connect=v1"), Some(ConnectCall::Unary));
+    assert_eq!(get("/a.B/C?connect=v1"), Some(ConnectCall::Unary));
     for other in ["/a.B/C", "/?connect=v2", "/?connect=v10", "/?xconnect=v1", "/?connect"] {
         assert_eq!(get(other), None, "{other}");
     }
