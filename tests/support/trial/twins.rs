@@ -266,9 +266,7 @@ async fn compare_from<A: InLua>(
                 [0, 0, 0, 1, unit - 1, unit, unit + 1, 2 * unit, period - 1, period, period + 1];
             let to_reset = [reset - 1, reset, reset + 1].map(|at| at - now.load(Relaxed) as i64);
             match dice.below(20) {
-                1..4 if start != START && to_reset[0] >= 0 => {
-                    now.fetch_add(dice.pick(&to_reset) as u64, Relaxed)
-                }
+                1..4 if to_reset[0] >= 0 => now.fetch_add(dice.pick(&to_reset) as u64, Relaxed),
                 0 => now.fetch_sub(dice.pick(&[1, unit, period, 3_600_000_000]), Relaxed),
                 _ => now.fetch_add(dice.pick(&forward), Relaxed),
             };
