@@ -163,19 +163,22 @@ if room < 0 then
   most = 0
 end
 
--- Stores permits as if the time of the units had passed.
+-- Stores permits as if the time of the units had passed. Under a quota of 0 no time
+-- brings a permit.
 --@ grant
-local has, free = credit_until(
-  now, next_free, credit, of_denominator, of_numerator,
-  unit_denominator, unit_numerator, burst, cap
-)
-local units = math.min(amount, (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator)
-local rest = units * unit_numerator % unit_denominator
-local time = (units * unit_numerator - rest) / unit_denominator
-local filled = math.min(burst, math.max(0, time - (free - now)))
-credit = math.min(cap, has + filled * unit_denominator + rest)
-next_free = math.max(now, free - time)
-of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
+if unit_numerator < INEXACT then
+  local has, free = credit_until(
+    now, next_free, credit, of_denominator, of_numerator,
+    unit_denominator, unit_numerator, burst, cap
+  )
+  local units = math.min(amount, (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator)
+  local rest = units * unit_numerator % unit_denominator
+  local time = (units * unit_numerator - rest) / unit_denominator
+  local filled = math.min(burst, math.max(0, time - (free - now)))
+  credit = math.min(cap, has + filled * unit_denominator + rest)
+  next_free = math.max(now, free - time)
+  of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
+end
 
 -- Only if nothing was taken since: the state is still that of the mark.
 --@ refund

@@ -194,18 +194,21 @@ if price_of(has, most, unit_denominator, unit_numerator, warm_up, factor) > room
   most = low
 end
 
--- Stores permits as if the time of the units at the stable pace had passed.
+-- Stores permits as if the time of the units at the stable pace had passed. Under a
+-- quota of 0 no time brings a permit.
 --@ grant
-local has, free = permits_until(
-  now, next_free, stored, of_denominator, of_numerator,
-  unit_denominator, unit_numerator, warm_up, factor, most_stored
-)
-local _, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
-local time = math.floor(math.min(amount * stable, INEXACT - 1))
-local filled = math.max(0, time - (free - now))
-stored = math.min(most_stored, has + filled / (warm_up / most_stored))
-next_free = math.max(now, free - time)
-of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
+if unit_numerator < INEXACT then
+  local has, free = permits_until(
+    now, next_free, stored, of_denominator, of_numerator,
+    unit_denominator, unit_numerator, warm_up, factor, most_stored
+  )
+  local _, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
+  local time = math.floor(math.min(amount * stable, INEXACT - 1))
+  local filled = math.max(0, time - (free - now))
+  stored = math.min(most_stored, has + filled / (warm_up / most_stored))
+  next_free = math.max(now, free - time)
+  of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
+end
 
 -- Only if nothing was taken since: the state is still that of the mark.
 --@ refund

@@ -24,7 +24,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
     let (quota, horizon) = (options.quota()?, options.horizon);
     // After this time a bucket, a window or a log is full again.
     let bucket = |ratio| {
-        let units = quota.burst_size() as f64 / quota.limit() as f64;
+        let units = quota.burst_size() as f64 / quota.limit().max(1) as f64;
         Duration::try_from_secs_f64(quota.period().as_secs_f64() * units * ratio)
             .unwrap_or_default()
     };

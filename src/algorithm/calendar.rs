@@ -158,7 +158,7 @@ impl Calendar {
     ///
     /// # Errors
     ///
-    /// If the limit is 0, or exceeds 2^50 units.
+    /// If the limit exceeds 2^50 units. A limit of 0 admits [nothing](Quota::none).
     pub const fn try_quota(&self, limit: u64) -> Result<Quota, QuotaError> {
         Quota::try_new(limit, self.mean())
     }

@@ -95,6 +95,11 @@ impl Unit {
         Ok(Self { numerator: exact(numerator), denominator: exact(denominator) })
     }
 
+    /// True if none ever comes: a quota of 0.
+    pub(super) fn is_none(self) -> bool {
+        self.numerator >= INEXACT
+    }
+
     /// The unit that a script has sent.
     pub(super) fn sent(numerator: i64, denominator: i64) -> Option<Self> {
         (numerator > 0 && denominator > 0).then_some(Self { numerator, denominator })

@@ -238,7 +238,7 @@ impl Algorithm for Concurrency {
     of_one_quota!();
 
     fn reported(&self, _: usize, quota: Quota, _: i64) -> Quota {
-        Quota::at_once(quota.limit())
+        Quota::try_at_once(quota.limit()).unwrap_or(quota)
     }
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {

@@ -107,7 +107,7 @@ impl FixedWindow {
     ///
     /// # Errors
     ///
-    /// If the limit is 0, or exceeds 2^50 units.
+    /// If the limit exceeds 2^50 units. A limit of 0 admits [nothing](Quota::none).
     #[cfg(feature = "calendar")]
     pub fn try_calendar(limit: u64, calendar: Calendar) -> Result<Self, QuotaError> {
         let quota = calendar.try_quota(limit)?;
@@ -183,7 +183,7 @@ impl Algorithm for FixedWindow {
         let quota = without_burst(quota, "a window has no burst")?;
         let horizon = match self.begins {
             #[cfg(feature = "calendar")]
-            Begins::Calendar(calendar) if calendar.mean() != quota.period() => {
+            Begins::Calendar(calendar) if calendar.mean() != quota.period() && !quota.is_none() => {
                 return Err(QuotaError(
                     "a quota of another period than the windows of the calendar",
                 ));

@@ -201,7 +201,7 @@ impl Algorithm for SmoothBursty {
                 "max_burst * r exceeds 2^52, where r is the denominator of the reduced fraction period / limit",
             ));
         }
-        if self.own_cost && cap < unit.numerator.unsigned_abs().into() {
+        if self.own_cost && cap < unit.numerator.unsigned_abs().into() && !unit.is_none() {
             return Err(QuotaError("a store of less than one permit"));
         }
         Ok(Rule {
@@ -294,8 +294,12 @@ impl Algorithm for SmoothBursty {
         if room < 0 { 0 } else { cost.min(units) }
     }
 
-    /// Stores permits as if the time of the units had passed.
+    /// Stores permits as if the time of the units had passed. Under a quota of 0 no time brings a
+    /// permit.
     fn give(rule: &Rule, state: &mut State, now: i64, units: i64) {
+        if rule.unit.is_none() {
+            return;
+        }
         let (credit, next) = rule.resynced(Some(state), now);
         let (time, rest) = rule.unit.time(rule.unit.exact_units(units));
         let filled = (time - (next - now)).clamp(0, rule.burst);
@@ -310,7 +314,7 @@ impl Algorithm for SmoothBursty {
             (0, true) => {
                 (credit + rule.unit.denominator - 1).div_euclid(rule.unit.numerator).max(0)
             }
-            (0, false) => credit.div_euclid(rule.unit.numerator).max(1),
+            (0, false) if !rule.unit.is_none() => credit.div_euclid(rule.unit.numerator).max(1),
             _ => 0,
         };
         let full = if rule.full {

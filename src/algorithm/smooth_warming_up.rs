@@ -353,8 +353,12 @@ impl Algorithm for SmoothWarmingUp {
         low
     }
 
-    /// Stores permits as if the time of the units at the stable pace had passed.
+    /// Stores permits as if the time of the units at the stable pace had passed. Under a quota of 0
+    /// no time brings a permit.
     fn give(rule: &Rule, state: &mut State, now: i64, units: i64) {
+        if rule.unit.is_none() {
+            return;
+        }
         let (stored, next) = rule.resynced(Some(state), now);
         let time = (units as f64 * rule.stable).min((INEXACT - 1) as f64).floor() as i64;
         let filled = (time - (next - now)).max(0);
@@ -366,7 +370,7 @@ impl Algorithm for SmoothWarmingUp {
         let (stored, next) = rule.resynced(state, now);
         let ahead = (next - now).max(0);
         let remaining = match (ahead, rule.own_cost) {
-            (0, false) => rule.whole_permits(stored).max(1),
+            (0, false) if !rule.unit.is_none() => rule.whole_permits(stored).max(1),
             _ => 0,
         };
         Report { remaining, reset_after: ahead + rule.rest(stored) }

@@ -17,7 +17,7 @@ const MAX_LIMIT: u64 = 1 << 50;
 /// A limit: `limit` units per `period`, at most `burst` of them at once.
 ///
 /// A quota is checked when it is made. In a `const`, an invalid quota does not compile. For quotas
-/// from a file, [`Quota::try_new`] returns the reason.
+/// from a file, [`Quota::try_new`] returns the reason. [`Quota::none`] is that of a suspended plan.
 ///
 /// An algorithm computes with integers that a Lua number holds exactly. So it checks the products
 /// that it needs when its limiter is built. A bucket needs the time of its burst; a window needs
@@ -30,8 +30,8 @@ const MAX_LIMIT: u64 = 1 << 50;
 /// const API: Quota = Quota::per_second(50).burst(100);
 /// assert_eq!((API.limit(), API.burst_size()), (50, 100));
 ///
-/// let refused = Quota::try_new(0, Duration::from_secs(1)).unwrap_err();
-/// assert_eq!(refused.to_string(), "a quota of 0 admits nothing");
+/// let refused = Quota::try_new(50, Duration::ZERO).unwrap_err();
+/// assert_eq!(refused.to_string(), "the period is 0");
 /// ```
 ///
 /// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The default burst
@@ -90,23 +90,54 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If [`Quota::try_new`] returns an error; in a `const`, at compile time.
+    /// If [`Quota::try_new`] returns an error, or if the limit is 0; in a `const`, at compile time.
     #[track_caller]
     pub const fn new(limit: u64, period: Duration) -> Self {
         match Self::try_new(limit, period) {
-            Ok(quota) => quota,
+            Ok(quota) => quota.some(),
             Err(error) => panic!("{}", error.0),
         }
     }
 
-    /// `limit` units per `period`, or the reason why that is invalid.
+    /// No units at all: the quota of a suspended plan. Every charge of at least one unit is
+    /// refused, without an error and without a time to come back. Units that were taken before
+    /// stay taken, and count again when the key has another quota.
+    ///
+    /// ```
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{Charge, Limiter, Memory, Outcome, Quota};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let api = Memory::new("api", TokenBucket::new(Quota::per_minute(100)));
+    /// let suspended = Charge::new("acme").quota(Quota::none());
+    /// let refused = api.check(&suspended).await?;
+    /// assert_eq!(refused.outcome(), Outcome::Deny { retry_after: None });
+    /// assert_eq!(refused.remaining(), Some(0));
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// **0 is not "no limit"**, as it is in some products: for that, state no limit. A store is
+    /// still asked, so [`FailOpen`](crate::FailOpen) admits while it is away.
+    pub const fn none() -> Self {
+        Self { limit: 0, period: Duration::from_secs(1), burst: 0 }
+    }
+
+    /// True if it admits nothing: its limit is 0.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.limit == 0
+    }
+
+    /// `limit` units per `period`, or the reason why that is invalid. A limit of 0 admits
+    /// [nothing](Quota::none).
     ///
     /// An algorithm may refuse a valid quota: `try_new` of its limiter returns the reason.
     ///
     /// # Errors
     ///
-    /// If the limit or the period is 0, or if the period is not a whole number of microseconds.
-    /// Also if the period exceeds 2^50 µs, or the limit 2^50 units.
+    /// If the period is 0, or not a whole number of microseconds. Also if the period exceeds 2^50
+    /// µs, or the limit 2^50 units.
     pub const fn try_new(limit: u64, period: Duration) -> Result<Self, QuotaError> {
         let micros = period.as_micros();
         if micros == 0 {
@@ -126,20 +157,22 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If [`Quota::try_at_once`] returns an error; in a `const`, at compile time.
+    /// If [`Quota::try_at_once`] returns an error, or if the limit is 0; in a `const`, at compile
+    /// time.
     #[track_caller]
     pub const fn at_once(limit: u64) -> Self {
         match Self::try_at_once(limit) {
-            Ok(quota) => quota,
+            Ok(quota) => quota.some(),
             Err(error) => panic!("{}", error.0),
         }
     }
 
-    /// `limit` units at the same time, or the reason why that is invalid.
+    /// `limit` units at the same time, or the reason why that is invalid. A limit of 0 admits
+    /// [nothing](Quota::none).
     ///
     /// # Errors
     ///
-    /// If the limit is 0, or more than 2^50.
+    /// If the limit is more than 2^50.
     pub const fn try_at_once(limit: u64) -> Result<Self, QuotaError> {
         Self { limit, period: Duration::ZERO, burst: limit }.checked()
     }
@@ -167,7 +200,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If it is 0, or more than 2^50.
+    /// If it is 0, or more than 2^50. A quota that admits [nothing](Quota::none) has no burst.
     pub const fn try_burst(self, units: u64) -> Result<Self, QuotaError> {
         Self { burst: units, ..self }.checked()
     }
@@ -196,6 +229,10 @@ impl Quota {
     ///
     /// If the time of a burst exceeds the range of exact integers.
     pub(crate) fn unit(&self) -> Result<(u64, u64), QuotaError> {
+        if self.is_none() {
+            // No unit ever comes.
+            return Ok((INEXACT, 1));
+        }
         let period = self.period.as_micros() as u64;
         let divisor = gcd(period, self.limit);
         let (p, l) = (period / divisor, self.limit / divisor);
@@ -211,9 +248,19 @@ impl Quota {
         Ok((p, l))
     }
 
+    /// The same, unless it admits nothing.
+    #[track_caller]
+    const fn some(self) -> Self {
+        assert!(
+            !self.is_none(),
+            "a quota of 0 admits nothing: if you mean that, write Quota::none()"
+        );
+        self
+    }
+
     const fn checked(self) -> Result<Self, QuotaError> {
-        if self.limit == 0 {
-            return Err(QuotaError("a quota of 0 admits nothing"));
+        if self.is_none() {
+            return Ok(Self { burst: 0, ..self });
         }
         if self.burst == 0 {
             return Err(QuotaError("a burst of 0 admits nothing"));

@@ -63,6 +63,7 @@ mod queues;
 mod settlements;
 mod shadow;
 mod streams;
+mod suspended;
 mod switch;
 mod waiters;
 

@@ -8,7 +8,7 @@
 //! ```sh
 //! redis-cli hset policies api '{"limit": 3, "period": "10s", "key": "header:x-user"}'
 //! curl -i -H 'x-user: alice' 127.0.0.1:3000
-//! redis-cli hset policies api '{"limit": 0, "period": "10s"}'     # refused, and the old one stays
+//! redis-cli hset policies api '{"limit": 3, "period": "0s"}'      # refused, and the old one stays
 //! redis-cli del policies                                          # so is this
 //! ```
 

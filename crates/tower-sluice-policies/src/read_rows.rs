@@ -130,6 +130,8 @@ fn policy(
             fields.wrong("on_error", "a request costs more than the local share")
         }
         OnError::Local(units) => setting.and_then(|setting| {
+            // Of a suspended plan, no share admits anything either.
+            let units = if setting.quota.is_none() { 0 } else { units };
             fields.checked("on_error", policy::share(units, setting.quota.period()))
         }),
         OnError::Deny | OnError::Allow => None,

@@ -105,6 +105,10 @@ impl Setting {
             Choice::Redisson(_) => return Ok(()),
         };
         let rule = algorithm.rule(self.quota).map_err(|error| error.to_string())?;
+        if self.quota.is_none() {
+            // A suspended plan: that no request is admitted is meant.
+            return Ok(());
+        }
         let never = if self.keep_free > 0 { NEVER_BESIDE } else { NEVER };
         let kept = [i64::try_from(self.keep_free).map_err(|_| never)?];
         let fits = |units: &i64| AnyAlgorithm::fit_keeping(&rule, None, 0, *units, &kept).is_some();
@@ -227,6 +231,10 @@ fn algorithm(
             if row.wait_for_own_cost { pace.wait_for_own_cost() } else { pace }.into()
         }
         #[cfg(feature = "redisson")]
+        Name::Redisson if quota.is_none() => {
+            return fields.wrong("limit", "a rate of redisson is at least 1");
+        }
+        #[cfg(feature = "redisson")]
         Name::Redisson => {
             let rate = match row.rate_type {
                 JavaRateType::Overall => Rate::overall(quota.limit(), period),
@@ -295,6 +303,6 @@ fn max_hold(row: &Written, longest: Duration, fields: &mut Fields) -> Option<Dur
 /// would not hold them.
 fn time_of(quota: Quota, units: u64) -> Duration {
     let micros = quota.period().as_micros() * u128::from(units);
-    let micros = micros.div_ceil(u128::from(quota.limit()));
+    let micros = micros.div_ceil(u128::from(quota.limit().max(1)));
     Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }

@@ -26,11 +26,11 @@ fn shown(text: &str) -> String {
 /// ```
 /// use tower_sluice_policies::{Policies, Row, Rows};
 ///
-/// let row = Row::new().with("name", "api").with("limit", 0).with("period", "1s");
+/// let row = Row::new().with("name", "api").with("limit", 5).with("period", "0s");
 /// let rows = Rows::from_iter([row]);
 /// let error = Policies::builder().build(&rows).unwrap_err();
-/// assert_eq!(error.to_string(), r#"policy "api": limit: a quota of 0 admits nothing"#);
-/// assert_eq!((error.rows()[0].row(), error.rows()[0].field()), ("api", Some("limit")));
+/// assert_eq!(error.to_string(), r#"policy "api": period: the period is 0"#);
+/// assert_eq!((error.rows()[0].row(), error.rows()[0].field()), ("api", Some("period")));
 /// ```
 ///
 /// Its `Debug` output is the same text, so that `unwrap` and a `?` in `main` print it.

@@ -163,7 +163,7 @@ impl<'a> PolicyReport<'a> {
     pub fn window(&self) -> Duration {
         let (period, limit) = (self.figures.quota.period(), self.figures.quota.limit());
         let burst = self.figures.quota.burst_size();
-        if !self.figures.refills && burst == limit {
+        if !self.figures.refills && burst == limit || limit == 0 {
             return period;
         }
         let micros = (u128::from(burst) * period.as_micros()).div_ceil(limit.into());

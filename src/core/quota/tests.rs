@@ -26,7 +26,6 @@ fn out_of_range_is_told_by_product() {
     fn reason<T: fmt::Debug>(result: Result<T, QuotaError>) -> String {
         result.unwrap_err().to_string()
     }
-    assert_eq!(reason(Quota::try_new(0, SECOND)), "a quota of 0 admits nothing");
     assert_eq!(reason(Quota::per_second(5).try_burst(0)), "a burst of 0 admits nothing");
     assert_eq!(reason(Quota::try_new(1, Duration::ZERO)), "the period is 0");
     assert!(reason(Quota::try_new(1, Duration::from_nanos(1_500))).contains("whole number"));
@@ -49,4 +48,20 @@ fn unit_is_a_reduced_fraction() {
     assert_eq!(Quota::per_second(5).unit(), Ok((200_000, 1)));
     assert_eq!(Quota::per_second(3).unit(), Ok((1_000_000, 3)));
     assert_eq!(Quota::per_second(1_000_000_000).unit(), Ok((1, 1_000)));
+}
+
+#[test]
+fn a_quota_of_0_is_stated_on_purpose() {
+    for quota in [Quota::none(), Quota::try_new(0, SECOND).unwrap(), Quota::try_at_once(0).unwrap()]
+    {
+        assert!(quota.is_none());
+        assert_eq!((quota.limit(), quota.burst_size()), (0, 0));
+        assert_eq!(quota.try_burst(5), Ok(quota));
+        assert_eq!(quota.unit(), Ok((INEXACT, 1)));
+    }
+    for by_mistake in [|| Quota::per_second(0), || Quota::at_once(0)] {
+        let panic = std::panic::catch_unwind(by_mistake).unwrap_err();
+        let why = panic.downcast_ref::<&str>().expect("a text");
+        assert!(why.contains("write Quota::none()"), "{why}");
+    }
 }

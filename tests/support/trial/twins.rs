@@ -261,7 +261,7 @@ async fn compare_from<A: InLua>(
             let quota = dice.pick(quotas);
             let one = dice.pick(quota.as_slice());
             let period = one.period().as_micros() as u64;
-            let unit = (period / one.limit()).max(1);
+            let unit = (period / one.limit().max(1)).max(1);
             let forward =
                 [0, 0, 0, 1, unit - 1, unit, unit + 1, 2 * unit, period - 1, period, period + 1];
             let to_reset = [reset - 1, reset, reset + 1].map(|at| at - now.load(Relaxed) as i64);
@@ -438,7 +438,7 @@ async fn compare_from<A: InLua>(
 fn kept(dice: &mut Dice, quotas: &Quotas) -> Vec<i64> {
     let of = |dice: &mut Dice, quota: &Quota| {
         let most = quota.burst_size() as i64;
-        dice.pick(&[0, 1, 1, 2, most / 2, most - 1, most])
+        dice.pick(&[0, 1, 1, 2, most / 2, (most - 1).max(0), most])
     };
     match dice.below(6) {
         0 => vec![of(dice, &quotas.as_slice()[0])],
@@ -471,6 +471,7 @@ const LIMITS_OF_THE_EXACT: [Quota; 8] = [
 async fn every_quota<A: InLua>(play: &Play, new: impl Fn(Quota) -> A, burst: bool) {
     let mut quotas = vec![
         Quota::per_second(5),
+        Quota::none(),
         Quota::per_second(3),
         micros(7, 10),
         micros(1, 10),
@@ -598,6 +599,7 @@ async fn several(play: &Play) {
     let second = Quota::per_second(5);
     let quotas = [
         pair(second, Quota::per_minute(9)),
+        pair(second, Quota::none()),
         pair(second, Quota::per_second(3)),
         pair(micros(7, 10), micros(9, 25)),
         pair(Quota::per_day(1), micros(3, 10)),
@@ -703,13 +705,20 @@ async fn smooth_bursty(play: &Play) {
     every_pace(
         play,
         own,
-        &[Quota::per_second(5), Quota::per_second(3), Quota::per_day(1), micros(7, 10)],
+        &[
+            Quota::per_second(5),
+            Quota::none(),
+            Quota::per_second(3),
+            Quota::per_day(1),
+            micros(7, 10),
+        ],
     )
     .await;
 }
 
 async fn smooth_warming_up(play: &Play) {
     let paces = [
+        Quota::none(),
         Quota::per_second(5),
         Quota::per_second(3),
         micros(7, 10),

@@ -61,7 +61,7 @@ fn a_row_at_once_has_no_period() {
         ("burst = 2", "burst"),
         ("max_debt = '1s'", "max_debt"),
         ("cost = 3", "cost"),
-        ("limit = 0", "limit"),
+        ("limit = -1", "limit"),
         ("limit = 2000000000000000", "limit"),
         ("max_hold = '0s'", "max_hold"),
         ("on_error = { local = 0 }", "on_error"),

@@ -111,7 +111,7 @@ fn every_error_names_its_row_and_its_field() {
 #[test]
 fn a_quota_that_cannot_be_is_an_error_of_its_field() {
     for (fields, field) in [
-        ("limit = 0\nperiod = '1s'", "limit"),
+        ("limit = 0\nperiod = '1s'\nalgorithm = 'redisson'", "limit"),
         ("limit = '5'\nperiod = '1s'", "limit"),
         ("limit = 5.5\nperiod = '1s'", "limit"),
         ("period = '1s'", "limit"),
@@ -339,8 +339,8 @@ fn no_key_of_a_redisson_policy_is_the_limiter_of_another() {
 #[test]
 fn all_errors_of_a_table_are_told() {
     let table = "
-        policy = [{ name = 'a', limit = 0, period = '1s', cost = 0, kee = 'path' }]
-        interface = [{ name = 'b', rate = 0, cache = -1, status = 2, limit = 5 }]
+        policy = [{ name = 'a', limit = 2000000000000000, period = '1s', cost = 0, kee = 'path' }]
+        interface = [{ name = 'b', rate = 2000000000000000, cache = -1, status = 2, limit = 5 }]
     ";
     let error = Policies::builder().build(&rows(table)).unwrap_err();
     let told: Vec<_> = error.rows().iter().map(|row| (row.row(), row.field().unwrap())).collect();
