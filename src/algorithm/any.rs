@@ -19,27 +19,9 @@ macro_rules! any_algorithm {
         /// name.
         ///
         /// For several algorithms that are chosen at run time, take a `Vec` of it: all or nothing,
-        /// in one call. A limiter makes one of a tuple.
-        ///
-        /// ```
-        /// use tower_sluice::algorithm::{AnyAlgorithm, FixedWindow, TokenBucket};
-        /// use tower_sluice::{Charge, Limiter, Memory, Quota};
-        ///
-        /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-        /// # builder.enable_time().build().unwrap().block_on(async {
-        /// let named = |name: &str, quota| -> AnyAlgorithm {
-        ///     match name {
-        ///         "fixed_window" => FixedWindow::new(quota).into(),
-        ///         _ => TokenBucket::new(quota).into(),
-        ///     }
-        /// };
-        /// let quotas = [("token_bucket", 5), ("fixed_window", 7)];
-        /// let all = quotas.map(|(name, limit)| named(name, Quota::per_hour(limit))).to_vec();
-        /// let limiter = Memory::new("api", all);
-        /// assert!(limiter.check(&Charge::new("alice").cost(5)).await?.is_admitted());
-        /// assert!(!limiter.check(&Charge::new("alice")).await?.is_admitted());
-        /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-        /// ```
+        /// in one call, as in
+        /// `Memory::new("api", vec![TokenBucket::new(second).into(), day.into()])`. A limiter makes
+        /// one of a tuple.
         #[derive(Clone, Copy, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum AnyAlgorithm {

@@ -1,8 +1,7 @@
 //! Budget: a token bucket whose charges are held until they are settled.
 //!
-//! A bucket spends the units of a charge, and can seldom take them back. A budget only holds them.
-//! It spends the units that the settlement reports as used. Held units are counted in two eras, so
-//! that a process that ends without settling does not hold them forever.
+//! Held units are counted in two eras, so that a process that ends without settling does not hold
+//! them forever.
 //!
 //! The twin of `scripts/budget.lua`.
 
@@ -24,11 +23,10 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// Holds the units that a charge may cost, and later spends the units that it did cost.
 ///
 /// It is for requests whose cost is known only at their end: the tokens of a language model, a
-/// GraphQL query, the bytes of an upload. Such a request is charged an estimate. A [`TokenBucket`]
-/// spends the estimate at once. It can give back the rest only if no other charge was decided
-/// since, so on a busy key it gives back nothing. A budget holds the estimate until the
-/// [settlement](crate::Limiter::settle). Then it spends the used units. All others are free at
-/// once, even if other charges were decided meanwhile.
+/// GraphQL query, the bytes of an upload. Such a request is charged an estimate, which a budget
+/// holds until the [settlement](crate::Limiter::settle). Then it spends the used units. All others
+/// are free at once, even if other charges were decided meanwhile. A [`TokenBucket`] on a busy key
+/// gives back nothing. The guide has [costs and budgets][costs].
 ///
 /// **Bound.** The units that are settled within any stretch of time `d` sum to at most
 /// `burst + d * limit / period`. A settlement counts at the instant at which it is made. Held
@@ -36,38 +34,27 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 ///
 /// **Cost.** Two instants and two counts for each key: 181 bytes in Redis. A charge takes 1.4 times
 /// the script time of a token bucket, and 2.5 times with its settlement, which is a second call.
-/// Batches share calls.
 ///
 /// **Source.** Payment cards: a payment is authorized first and captured later.
 ///
-/// **Choose it** if the cost is known only at the end. If it is known at the beginning,
-/// [`TokenBucket`] costs half as much. Units do not refill while they are held, and requests that
-/// run or wait hold at most `burst` units together. So choose a burst that is large enough for all
-/// requests that run at the same time.
+/// **Choose it** if the cost is known only at the end. Units do not refill while they are held, and
+/// requests that run or wait hold at most `burst` units together. So choose a burst that is large
+/// enough for all requests that run at the same time.
 ///
 /// Units that a settlement frees go to the next charge. Requests that already wait keep their
-/// slots, so the next charge may overtake them.
-///
-/// A [`deny_cache`](crate::LimiterExt::deny_cache) does not see the settlements of other processes:
-/// it may repeat a refusal for up to its `max_age`, 1 s by default. A
-/// [`lease`](crate::LimiterExt::lease) holds the units that it takes, and settles them when it
-/// ends.
+/// slots, so the next charge may overtake them. No wait is reserved while only a settlement makes
+/// room.
 ///
 /// # Settle every charge
 ///
-/// A [layer](crate::RateLimitLayer) settles each request that the inner service has answered. The
-/// closure of [`settle`](crate::RateLimitLayer::settle) returns the cost; without it, the full cost
-/// is settled. A handler that takes the reservation settles it itself.
-///
+/// A [layer](crate::RateLimitLayer) settles each request that the inner service has answered: the
+/// closure of [`settle`](crate::RateLimitLayer::settle) returns the cost, by default the full cost.
 /// [`acquire`](crate::LimiterExt::acquire) and [`check`](crate::Limiter::check) return the decision
-/// to their caller, who must settle it, even if all units were used.
+/// to their caller, who must settle it, even if all units were used. So must a handler that takes
+/// the reservation.
 ///
-/// A charge that is never settled counts as spent later: after [`max_hold`](Budget::max_hold) at
-/// the earliest, and after twice that time at the latest. So units of a crashed process are held no
-/// longer than that. A settlement after that time changes nothing, and gives back 0. The same is
-/// true after a reset of the key.
-///
-/// # Example
+/// A charge that is never settled counts as spent after [`max_hold`](Budget::max_hold). A
+/// settlement after that time, or after a reset of the key, changes nothing, and gives back 0.
 ///
 /// Eight requests may use 1,000 tokens each, and use 100 each:
 ///
@@ -92,30 +79,8 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// **Timeline.** Five per second. Four units are held, and a charge of two does not fit. It would
-/// fit after 200 ms if the four units were spent now. No wait is reserved for it, since only a
-/// settlement makes room. A settlement with one used unit makes room for four at once.
-///
-/// ```
-/// # use tower_sluice::algorithm::{Algorithm, Budget, Check, Refund, Verdict::*};
-/// # use tower_sluice::Quota;
-/// let limit = Budget::new(Quota::per_second(5));
-/// let rule = limit.rule(limit.quota())?;
-/// let now = 1_767_225_600_000_000;
-/// let mut state = None;
-/// let four = Budget::step(&rule, &mut state, now, Check::new(4, 0));
-/// assert_eq!(four.verdict, Allow);
-/// let two = Check::new(2, 500_000);
-/// assert_eq!(Budget::step(&rule, &mut state, now, two).verdict, Deny(200_000));
-///
-/// let settlement = Refund { units: 3, cost: 4, mark: &four.mark.unwrap() };
-/// assert_eq!(Budget::settle(&rule, &mut state, now, &settlement), Some(3));
-/// let four = Check::new(4, 0);
-/// assert_eq!(Budget::step(&rule, &mut state, now, four).verdict, Allow);
-/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
-/// ```
-///
 /// [`TokenBucket`]: super::TokenBucket
+/// [costs]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/costs_and_budgets/
 #[doc(alias("authorize", "capture", "hold", "llm", "tokens"))]
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
@@ -143,8 +108,7 @@ impl Budget {
     /// longer than this time, even if the [`horizon`](Budget::horizon) is longer.
     ///
     /// Limiters that share keys must set the same time. After a change, the new time also applies
-    /// to the units that are already held. A settlement of such a charge may then come too late.
-    /// Its units then count as spent when their time is over.
+    /// to the units that are already held.
     pub const fn max_hold(self, max_hold: Duration) -> Self {
         let max_hold = at_most_a_year(max_hold);
         let is_short = max_hold.as_micros() < MIN_MAX_HOLD.as_micros();

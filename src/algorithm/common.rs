@@ -49,7 +49,6 @@ macro_rules! of_one_quota {
 macro_rules! horizon_setter {
     ($(#[$doc:meta])+) => {
         /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
-        ///
         $(#[$doc])+
         pub const fn horizon(self, horizon: std::time::Duration) -> Self {
             Self { horizon: crate::algorithm::common::at_most_a_year(horizon), ..self }
@@ -69,12 +68,9 @@ macro_rules! max_debt_setter {
         /// [`Settled`](crate::future::Settled) and
         /// [`Decision::not_taken`](crate::Decision::not_taken) tell how many.
         ///
-        /// Give all processes the same horizon. In a bucket or a budget, a debt within the horizon
-        /// of the process that left it is stored like a wait. So a process with a shorter horizon
-        /// cuts it to its own. While a rolling deploy shortens the horizon, each such debt loses at
-        /// most the difference. A quota whose burst refills sooner cuts it, too: to the time of
-        /// that burst and the horizon. It cuts a longer debt to that time and `max_debt`. The
-        /// smooth limiters cut no debt.
+        /// Give all processes the same horizon. In a bucket or a budget, a process with a shorter
+        /// horizon cuts a debt that another one left to its own; a quota whose burst refills sooner
+        /// cuts it, too.
         pub const fn max_debt(self, max_debt: std::time::Duration) -> Self {
             Self { max_debt: crate::algorithm::common::at_most_a_year(max_debt), ..self }
         }

@@ -1,116 +1,54 @@
 //! Algorithms: pure arithmetic that says when a charge fits.
 //!
 //! Every algorithm is implemented twice: as a Lua script for the server, and as a Rust twin for the
-//! process. Both answer one question: *what is the earliest instant at which this charge fits?* The
-//! rest follows from the answer: allow, reserve a wait, or deny. That part is the same for all
-//! algorithms, and is [`Algorithm::step`].
-//!
-//! # Which one
-//!
-//! | you want | take |
-//! |---|---|
-//! | a rate, with a burst | [`TokenBucket`] |
-//! | a rate, with a burst, of costs that are known at the end: tokens, bytes | [`Budget`] |
-//! | a number at the same time: requests in flight, workers, connections | [`Concurrency`] |
-//! | an even pace | [`TokenBucket`] with `burst(1)` and a `max_wait` |
-//! | a number per hour or day in UTC, as in a price plan | [`FixedWindow`] |
-//! | a number per day, week, month or year of a time zone | [`FixedWindow::calendar`] |
-//! | never more than a small number in any window | [`SlidingLog`] |
-//! | never more than a large number in any window | [`SlidingWindow`] |
-//! | the decisions of an API gateway | [`SlidingCounter`] |
-//! | an expensive charge that passes at once, and delays the next one | [`SmoothBursty`] |
-//! | a slow start after a rest | [`SmoothWarmingUp`] |
-//! | a rate *and* a number per day | a tuple of two |
-//! | an algorithm that a file or a table names | [`AnyAlgorithm`] |
-//! | a limiter shared with Java's Redisson | [`Redisson`](https://docs.rs/tower-sluice-redisson) |
-//! | charges that are refunded | see [below](#what-an-algorithm-refunds) |
-//! | costs that are known afterwards | [`Settle`](crate::Settle), and [below](#what-an-algorithm-refunds) |
-//!
-//! The page of each type states its bound, its cost, and when to choose it. For the meaning of a
-//! bound, and what can exceed it, see
-//! [what the bound means][page].
+//! process. Take [`TokenBucket`] unless [choosing an algorithm][choose] says otherwise; a file or a
+//! table may name an [`AnyAlgorithm`]. The page of each type states its bound, its cost, and when
+//! to choose it. See also [what the bound means][bound].
 //!
 //! # Several quotas
 //!
-//! A limiter takes a tuple of two to eight algorithms too: 10 per second *and* 1,000 per day. A
-//! charge fits at the earliest instant at which it fits all members. It is taken from all or from
-//! none, in one call. If a charge states its own quota, it states a tuple with one quota for each
-//! algorithm. A tuple becomes a `Vec` of [`AnyAlgorithm`], which is an algorithm itself, for those
-//! that are chosen at run time.
+//! A limiter takes a tuple of two to eight algorithms too, 10 per second *and* 1,000 per day:
+//! `(TokenBucket::new(second), FixedWindow::new(day))`. A charge fits at the earliest instant at
+//! which it fits all members. It is taken from all or from none, in one call. If a charge states
+//! its own quota, it states a tuple with one quota for each algorithm. A tuple becomes a `Vec` of
+//! [`AnyAlgorithm`], which is an algorithm itself. [Several limits][several] has an example.
 //!
-//! The decision reports [each quota](crate::Decision::policies) as a policy, and says which of them
-//! is the [tightest](crate::Decision::tightest). The decision's `quota` is that of the tightest
-//! policy. Its `remaining` is the least of all, its `reset_after` the latest. The policies of a
-//! limiter called `api` are called `api-1`, `api-2` and so on, unless you
-//! [name](crate::limiter::Description::names) them.
+//! The decision reports [each quota](crate::Decision::policies) as a policy. Its `quota` is that of
+//! the [tightest](crate::Decision::tightest) policy, its `remaining` the least of all, its
+//! `reset_after` the latest. The policies of a limiter called `api` are called `api-1`, `api-2` and
+//! so on, unless you [name](crate::limiter::Description::names) them.
 //!
-//! Each member refunds what it can. A reserved wait is refunded completely if nothing was decided
-//! since. So if waiting callers leave in reverse order, the state is as before. One exception: the
-//! permits of [`SmoothWarmingUp`] are a double, whose last bit may differ. After a refund in
-//! another order, a member may have no room until the reserved slot.
-//!
-//! ```
-//! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-//! use tower_sluice::{Charge, Limiter, Memory, Quota};
-//!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-//! # runtime.block_on(async {
-//! let (second, day) = (Quota::per_second(10), Quota::per_day(1_000));
-//! let api = Memory::new("api", (TokenBucket::new(second), FixedWindow::new(day)));
-//! let decision = api.check(&Charge::new("alice").cost(11)).await?;
-//! assert!(!decision.is_admitted());
-//! assert_eq!(decision.quota(), Some(second));
-//!
-//! let plan = (Quota::per_second(50), Quota::per_day(20_000));
-//! assert!(api.check(&Charge::new("bob").cost(11).quota(plan)).await?.is_admitted());
-//! # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-//! ```
+//! Each member refunds what it can, and a reserved wait completely, if nothing was decided since.
+//! After a refund in another order, a member may have no room until the reserved slot.
 //!
 //! # What an algorithm refunds
 //!
 //! A refund changes the state of the key as it is now, and never breaks a bound. It gives back all
-//! units of a charge, or a part of them:
+//! units of a charge, or a part of them. A request may also cost more in the end:
 //!
-//! | | all of a charge | a part of it |
-//! |---|---|---|
-//! | windows, cells, counters | while the window or cell that counted it lasts | the same |
-//! | log | only of the newest charge | the same |
-//! | token bucket | only if no other charge was taken since | the same, once its slot has come |
-//! | smooth limiters | only if no other charge was taken since | the same |
-//! | budget | always, until its time is over | the same |
-//! | concurrency | always, until its time is over | frees all of it |
-//! | tuples | each member as above | the same |
+//! | | all of a charge | a part of it | more than the charge |
+//! |---|---|---|---|
+//! | windows, cells, counters | while the window or cell that counted it lasts | the same | up to the limit at a time |
+//! | log | only of the newest charge | the same | up to the limit at a time |
+//! | token bucket | only if no other charge was taken since | the same, once its slot has come | all of it, owed for up to `max_debt` |
+//! | smooth limiters | only if no other charge was taken since | the same | all of it, owed for up to `max_debt` |
+//! | budget | always, until its time is over | the same | all of it, owed for up to `max_debt` |
+//! | concurrency | always, until its time is over | frees all of it | nothing |
+//! | tuples | each member as above | the same | the same |
+//! | Redisson | until they expire | the same | nothing |
 //!
 //! A refund or a settlement of a charge from before a [reset](crate::LimiterExt::reset) does
-//! nothing.
-//!
-//! In a smooth limiter, a charge may wait for its own cost. Then a partial refund gives back
-//! permits, but no time.
+//! nothing. In a smooth limiter, a charge may wait for its own cost. Then a partial refund gives
+//! back permits, but no time. The end of a window cancels a debt.
 //!
 //! # Direct calls
 //!
-//! You can call an algorithm directly. Time is an argument, in microseconds since the Unix epoch,
-//! and decisions use integers:
+//! You can call an algorithm by [`Algorithm::step`]: see the timeline of a [`TokenBucket`]. Time is
+//! an argument, in microseconds since the Unix epoch, and decisions use integers.
 //!
-//! ```
-//! use tower_sluice::algorithm::{Algorithm, Check, TokenBucket, Verdict};
-//! use tower_sluice::Quota;
-//!
-//! let bucket = TokenBucket::new(Quota::per_second(5).burst(1));
-//! let rule = bucket.rule(bucket.quota())?;
-//! let check = |wait| Check::new(1, wait);
-//!
-//! let mut state = None;
-//! let first = TokenBucket::step(&rule, &mut state, 1_000_000, check(0));
-//! assert_eq!(first.verdict, Verdict::Allow);
-//! let second = TokenBucket::step(&rule, &mut state, 1_000_000, check(0));
-//! assert_eq!(second.verdict, Verdict::Deny(200_000));
-//! let third = TokenBucket::step(&rule, &mut state, 1_000_000, check(500_000));
-//! assert_eq!(third.verdict, Verdict::Wait(200_000));
-//! # Ok::<(), tower_sluice::algorithm::QuotaError>(())
-//! ```
-//!
-//! [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/choosing_an_algorithm/#what-the-bound-means
+//! [bound]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/choosing_an_algorithm/#what-the-bound-means
+//! [choose]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/choosing_an_algorithm/
+//! [several]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/several_limits/
 
 #[macro_use]
 mod common;
@@ -359,12 +297,11 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// nothing, and the state is as before.
     ///
     /// A full refund restores what the reservation took. A partial refund leaves the state that a
-    /// charge of the kept units at the same slot would have left. The slot itself is kept: no later
-    /// charge comes before it.
+    /// charge of the kept units at the same slot would have left; the slot itself is kept.
     ///
-    /// An algorithm that holds what a charge takes settles it here: it releases all units, and
-    /// spends those that are kept. There, the units to give back are 0 if all units were used, and
-    /// below 0 if more were used. Then it returns the units that it could not take, below 0.
+    /// An algorithm that holds what a charge takes settles it here. There, the units to give back
+    /// are 0 if all units were used, and below 0 if more were used. Then it returns the units that
+    /// it could not take, below 0.
     fn apply_refund(
         rule: &Self::Rule,
         state: &mut Self::State,

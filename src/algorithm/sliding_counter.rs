@@ -1,9 +1,5 @@
 //! Sliding counter: two fixed windows, the earlier one weighted by the share that still counts.
 //!
-//! Many gateways use this approximation. It stores four numbers, for every limit. It assumes that
-//! the units of the previous window were spread evenly over it. For steady traffic this removes the
-//! jump at the edge of a fixed window.
-//!
 //! The twin of `scripts/sliding_counter.lua`.
 
 use std::time::Duration;
@@ -23,31 +19,11 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 /// **Cost.** Two counts and two instants: 197 bytes in Redis; 26 µs of script time alone, 6.3
 /// in a batch of 64.
 ///
-/// **Source.** Gateways such as Cloudflare's. They refuse without a time to retry; here the wait is
-/// exact.
-///
-/// **Choose it** to replace such a gateway with the same decisions. Or choose it for a large limit
-/// that may be approximate, but should not jump with the clock.
+/// **Choose it** to replace a gateway such as Cloudflare's with the same decisions, or for a large
+/// limit that may be approximate, but should not jump with the clock.
 ///
 /// **Timeline.** Ten per second. Ten units are taken at the end of a second. A tenth of a second
 /// into the next one they count as nine, and one more fits.
-///
-/// ```
-/// # use tower_sluice::algorithm::{Algorithm, Check, SlidingCounter, Verdict::*};
-/// # use tower_sluice::Quota;
-/// let limit = SlidingCounter::new(Quota::per_second(10));
-/// let rule = limit.rule(limit.quota())?;
-/// let mut state = None;
-/// let mut check = |at: i64, cost, max_wait| {
-///     let now = 1_767_225_600_000_000 + at;
-///     SlidingCounter::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
-/// };
-/// assert_eq!(check(900_000, 10, 0), Allow);
-/// assert_eq!(check(1_099_999, 1, 0), Deny(1));
-/// assert_eq!(check(1_100_000, 1, 0), Allow);
-/// assert_eq!(check(1_100_000, 1, 500_000), Wait(100_000));
-/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub struct SlidingCounter {

@@ -1,10 +1,7 @@
 //! Sliding log: remembers every admission of the last period, so nothing is rounded.
 //!
-//! A charge fits as soon as enough of the earlier units are a period old. Each member of the log
-//! has the running total of units. So the units between two members are a difference, and a binary
-//! search finds the member that must leave first. The time of a decision grows with the logarithm
-//! of the log's length. The memory grows with the log: one member for each charge of the last
-//! period, of any cost. So limits above 10,000 must be allowed by [`SlidingLog::max_limit`].
+//! Each member of the log has the running total of units, so a binary search finds the member that
+//! must leave first.
 //!
 //! The twin of `scripts/sliding_log.lua`.
 
@@ -47,23 +44,6 @@ const PRUNED: usize = 256;
 ///
 /// **Timeline.** Five a second: three at the start, two 150 ms later. A unit is free again exactly
 /// a second after it was taken.
-///
-/// ```
-/// # use tower_sluice::algorithm::{Algorithm, Check, SlidingLog, Verdict::*};
-/// # use tower_sluice::Quota;
-/// let limit = SlidingLog::new(Quota::per_second(5));
-/// let rule = limit.rule(limit.quota())?;
-/// let mut state = None;
-/// let mut check = |at: i64, cost, max_wait| {
-///     let now = 1_767_225_600_000_000 + at;
-///     SlidingLog::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
-/// };
-/// assert_eq!([check(0, 3, 0), check(150_000, 2, 0)], [Allow; 2]);
-/// assert_eq!(check(999_999, 1, 0), Deny(1));
-/// assert_eq!(check(1_000_000, 3, 0), Allow);
-/// assert_eq!(check(1_000_000, 1, 0), Deny(150_000));
-/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
-/// ```
 ///
 /// [clients]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clients/
 #[derive(Clone, Copy, Debug, PartialEq)]

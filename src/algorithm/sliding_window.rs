@@ -1,9 +1,7 @@
 //! Sliding window by cells: no window of a period, wherever it begins, holds more than the limit.
 //!
-//! The period is divided into cells, and each cell has a count. A charge fits if the counts of a
-//! whole period and of one more cell leave room for it. Because of that extra cell, the bound holds
-//! for every window, not only for windows that start with a cell. The price is one number for each
-//! cell, for every limit, and up to `1 / (cells + 1)` of the throughput.
+//! A charge fits if the cells of a whole period and one more cell leave room for it. Because of
+//! that extra cell, the bound holds for every window, not only for those that start with a cell.
 //!
 //! The twin of `scripts/sliding_window.lua`.
 
@@ -28,23 +26,6 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 ///
 /// **Timeline.** Five a second in ten cells: units that were taken in the first cell are free again
 /// 1.1 s after that cell began: a period and a cell.
-///
-/// ```
-/// # use tower_sluice::algorithm::{Algorithm, Check, SlidingWindow, Verdict::*};
-/// # use tower_sluice::Quota;
-/// let limit = SlidingWindow::new(Quota::per_second(5));
-/// let rule = limit.rule(limit.quota())?;
-/// let mut state = None;
-/// let mut check = |at: i64, cost, max_wait| {
-///     let now = 1_767_225_600_000_000 + at;
-///     SlidingWindow::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
-/// };
-/// assert_eq!([check(0, 3, 0), check(150_000, 2, 0)], [Allow; 2]);
-/// assert_eq!(check(1_099_999, 1, 0), Deny(1));
-/// assert_eq!(check(1_100_000, 3, 0), Allow);
-/// assert_eq!(check(1_100_000, 1, 0), Deny(100_000));
-/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub struct SlidingWindow {

@@ -1,10 +1,5 @@
 //! Smooth bursty: pacing with a store of unused permits, like Guava's `RateLimiter`.
 //!
-//! Permits appear one by one. Unused permits are stored, up to a burst. A charge is admitted as
-//! soon as the charges before it are paid for, and the next caller waits until its debt is paid. So
-//! an idle limiter admits any cost at once. With
-//! [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost) each caller waits for its own permits.
-//!
 //! The twin of `scripts/smooth_bursty.lua`.
 
 use std::time::Duration;
@@ -34,22 +29,6 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 ///
 /// **Timeline.** At 5 per second, five permits are stored. A charge of three leaves two. A charge
 /// of four takes these two and two future ones, for which the next caller waits 400 ms.
-///
-/// ```
-/// # use tower_sluice::algorithm::{Algorithm, Check, SmoothBursty, Verdict::*};
-/// # use tower_sluice::Quota;
-/// let limit = SmoothBursty::new(Quota::per_second(5));
-/// let rule = limit.rule(limit.quota())?;
-/// let mut state = None;
-/// let mut check = |at: i64, cost, max_wait| {
-///     let now = 1_767_225_600_000_000 + at;
-///     SmoothBursty::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
-/// };
-/// assert_eq!([check(0, 3, 0), check(0, 4, 0)], [Allow; 2]);
-/// assert_eq!(check(0, 1, 0), Deny(400_000));
-/// assert_eq!(check(0, 1, 500_000), Wait(400_000));
-/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub struct SmoothBursty {

@@ -1,15 +1,6 @@
 //! Smooth warming up: pacing that is slow after a rest, like Guava's `RateLimiter` with a warm-up
 //! period.
 //!
-//! It protects services that have to warm up, such as those with caches and connections. The longer
-//! a limiter was idle, the more time its first permits take, up to a factor. Once the permits of
-//! the warm-up are used, permits come at the stable pace. As with
-//! [`SmoothBursty`](super::SmoothBursty), a charge waits for the charges before it. With
-//! [`wait_for_own_cost`](SmoothWarmingUp::wait_for_own_cost) it waits for its own permits.
-//!
-//! Only this algorithm computes with floating-point numbers, so that it agrees with Guava to the
-//! last bit.
-//!
 //! The twin of `scripts/smooth_warming_up.lua`.
 
 use std::time::Duration;
@@ -38,22 +29,6 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 ///
 /// **Timeline.** At 5 per second with a warm-up of 4 s: after a long rest each permit takes less
 /// time than the one before, from 580 ms down to 200.
-///
-/// ```
-/// # use tower_sluice::algorithm::{Algorithm, Check, SmoothWarmingUp, Verdict::*};
-/// # use tower_sluice::Quota;
-/// # use std::time::Duration;
-/// let limit = SmoothWarmingUp::new(Quota::per_second(5), Duration::from_secs(4));
-/// let rule = limit.rule(limit.quota())?;
-/// let mut state = None;
-/// let mut check = |at: i64, cost, max_wait| {
-///     let now = 1_767_225_600_000_000 + at;
-///     SmoothWarmingUp::step(&rule, &mut state, now, Check::new(cost, max_wait)).verdict
-/// };
-/// let answers = [0; 4].map(|at| check(at, 1, 60_000_000));
-/// assert_eq!(answers, [Allow, Wait(580_000), Wait(1_120_000), Wait(1_620_000)]);
-/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub struct SmoothWarmingUp {

@@ -1,8 +1,7 @@
 //! Token bucket, also known as GCRA, or as the leaky bucket as a meter.
 //!
-//! A bucket holds up to `burst` units and gains one every `period / limit`. It stores no count. It
-//! stores the instant at which it is full again. So no step refills it, and no remainder of a
-//! division is lost.
+//! It stores no count, but the instant at which it is full again: no step refills it, and no
+//! remainder of a division is lost.
 //!
 //! The twin of `scripts/token_bucket.lua`.
 
