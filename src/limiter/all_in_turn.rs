@@ -22,27 +22,10 @@ use crate::core::{Charge, Decision, Error, ErrorKind};
 /// are in one Redis, use [`AllAtOnce`](crate::redis::AllAtOnce), which asks them in one call and
 /// reserves waits.
 ///
-/// ```
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::limiter::AllInTurn;
-/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
-///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-/// # runtime.block_on(async {
-/// let user = Memory::new("user", TokenBucket::new(Quota::per_hour(3)));
-/// let everybody = Memory::new("everybody", TokenBucket::new(Quota::per_hour(4)));
-/// let api = AllInTurn::new([user.boxed(), everybody.boxed()], |charge| {
-///     [charge.clone(), Charge::new("all")]
-/// });
-/// assert!(api.check(&Charge::new("alice").cost(3)).await?.is_admitted());
-/// let refused = api.check(&Charge::new("bob").cost(2)).await?;
-/// assert_eq!(refused.limiter(), Some("everybody"));
-/// assert!(api.check(&Charge::new("bob")).await?.is_admitted());
-/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-/// ```
-///
 /// [`of_parts`](AllInTurn::of_parts) gives each member its part of a charge of several keys. With
-/// [`new`](AllInTurn::new), a closure returns each member's charge.
+/// [`new`](AllInTurn::new), a closure returns each member's charge:
+/// `AllInTurn::new([user, everybody], |charge| [charge.clone(), Charge::new("all")])`. The guide
+/// has [several limits][several].
 ///
 /// # Keys, costs, quotas
 ///
@@ -60,28 +43,22 @@ use crate::core::{Charge, Decision, Error, ErrorKind};
 /// # Order, waits, refunds
 ///
 /// **Order.** Put the member first that a single caller exhausts soonest, such as the limit of a
-/// user. Then a caller that asks too often is refused before it uses the shared limit.
+/// user: then a caller that asks too often does not use the shared limit.
 ///
-/// **Refunds.** Before anything is taken, all members are peeked at, at the same time. A member
-/// with too few units left gives an [estimate](crate::LimiterExt::estimate). If it will refuse, it
-/// is asked first. If a later member still refuses, the units of the earlier members are refunded,
-/// as far as their algorithms can.
+/// **Refunds.** Before anything is taken, all members are peeked at, at the same time. One that
+/// will refuse is asked first. If a later member still refuses, the units of the earlier members
+/// are refunded, as far as their algorithms can.
 ///
 /// **Waits.** Nothing is reserved. A charge is admitted now, or refused with a time to come back:
-/// that of the member that refuses longest. To find it, the members that were not asked give
-/// estimates. The decision [reports](Decision::policies) the policies
+/// that of the member that refuses longest. The decision [reports](Decision::policies) the policies
 /// of all members from which the charge takes units.
 ///
-/// **Deadlines.** Each check of a member has that member's own deadline. The deadlines of all
-/// members of a reset, a block, a penalty or an estimate begin together. A
-/// [`Breaker`](crate::limiter::Breaker) that members share counts each of their peeks and
-/// estimates.
+/// **Deadlines.** Each check of a member has that member's own deadline. Inside of a
+/// [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the time ends
+/// after at least one member has answered. Give a member with its own store a shorter time and a
+/// fallback: otherwise it uses up the time of the others.
 ///
-/// Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the
-/// time ends after at least one member has answered. The calls may have taken the time, so the
-/// error does not mean that a store is away. If one member has its own store, that store may be
-/// away alone. Give this member a shorter time and a fallback:
-/// `limiter.timeout(short).or_else(fallback)`. Otherwise it uses up the time of the others.
+/// [several]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/several_limits/
 ///
 /// [`Configuration`]: crate::ErrorKind::Configuration
 /// [`Saturation`]: crate::ErrorKind::Saturation
@@ -123,22 +100,6 @@ where
 impl<const N: usize> AllInTurn<N, Parts> {
     /// A combination that asks each limiter, in this order, about its part of a charge of
     /// [`several`](Charge::several) keys.
-    ///
-    /// ```
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::limiter::AllInTurn;
-    /// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let user = Memory::new("user", TokenBucket::new(Quota::per_hour(3)));
-    /// let address = Memory::new("address", TokenBucket::new(Quota::per_hour(4)));
-    /// let both = AllInTurn::of_parts([user.boxed(), address.boxed()]);
-    /// assert!(both.check(&Charge::new(("alice", "192.0.2.1")).cost(3)).await?.is_admitted());
-    /// let refused = both.check(&Charge::new(("bob", "192.0.2.1")).cost(2)).await?;
-    /// assert_eq!(refused.limiter(), Some("address"));
-    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-    /// ```
     ///
     /// A charge with more or fewer parts is an error of kind [`Configuration`]. A member whose part
     /// is absent is not asked. If only one part is present, its member may reserve a wait.

@@ -19,61 +19,20 @@ use super::wrapped::Wrapped;
 ///
 /// If the store is away, each call waits for the whole timeout. So after some failures the breaker
 /// opens. It then returns an error at once, and every 100 to 200 ms it lets one call through as a
-/// probe. An answer to a probe closes the breaker.
-///
-/// ```
-/// use std::time::Duration;
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::limiter::{Breaker, BreakerState};
-/// use tower_sluice::testing::Scripted;
-/// use tower_sluice::{ErrorKind, Limiter, LimiterExt, Memory, Quota};
-///
-/// # let mut builder = tokio::runtime::Builder::new_current_thread();
-/// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
-/// // In a service: `Redis::new("api", TokenBucket::new(quota), pool)`.
-/// let store = (0..5).fold(Scripted::new(), |store, _| store.fail(ErrorKind::Infrastructure));
-/// let breaker = Breaker::new();
-/// let share = Memory::new("share", TokenBucket::new(Quota::per_second(10)));
-/// let limiter = store
-///     .clone()
-///     .timeout(Duration::from_millis(20))
-///     .breaker(breaker.clone())
-///     .or_else(share);
-/// for _ in 0..9 {
-///     assert_eq!(limiter.check(&"alice".into()).await?.limiter(), Some("share"));
-/// }
-/// // Five calls failed, and opened the breaker. The others did not reach the store.
-/// assert_eq!((store.charges().len(), breaker.counts().refused), (5, 4));
-/// assert_eq!(breaker.state(), BreakerState::Open);
-///
-/// let store = store.allow();
-/// tokio::time::sleep(Duration::from_millis(200)).await;
-/// assert!(limiter.check(&"alice".into()).await?.is_admitted());
-/// assert_eq!(breaker.state(), BreakerState::Closed);
-/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-/// ```
+/// probe. An answer to a probe closes the breaker. Give clones of one breaker to all limiters over
+/// one store.
 ///
 /// # What counts as a failure
 ///
 /// | a call ends with | it counts as |
 /// |---|---|
 /// | a decision of the store or of a limiter in this process | an answer |
-/// | an error of kind [`Infrastructure`](crate::ErrorKind::Infrastructure) | a failure |
-/// | [`Capacity`], [`Configuration`], [`State`] | an answer of the store that the caller must see |
-/// | [`Saturation`] | nothing: this process is busy |
-/// | [`Request`] | nothing: the charge is invalid |
-/// | a refusal that an inner `deny_cache` repeats | nothing: no store decided it |
-/// | an admission of an inner [`FailOpen`], shadow or switch | nothing: no store decided it |
-/// | any result but an `Infrastructure` error, after [`slow_after`] | a slow call: a failure too |
-/// | no result, since its caller left | nothing, but a slow call after [`slow_after`] |
-///
-/// [`Capacity`]: crate::ErrorKind::Capacity
-/// [`Configuration`]: crate::ErrorKind::Configuration
-/// [`State`]: crate::ErrorKind::State
-/// [`Saturation`]: crate::ErrorKind::Saturation
-/// [`Request`]: crate::ErrorKind::Request
-/// [`FailOpen`]: crate::FailOpen
-/// [`slow_after`]: Breaker::slow_after
+/// | an error of kind `Infrastructure` | a failure |
+/// | `Capacity`, `Configuration`, `State` | an answer |
+/// | `Saturation`, `Request` | nothing |
+/// | a refusal of an inner `deny_cache`, an admission of an inner `FailOpen`, shadow or switch | nothing: no store decided it |
+/// | any result but an `Infrastructure` error, after [`slow_after`](Breaker::slow_after) | a slow call: a failure too |
+/// | no result, since its caller left | nothing, but a slow call after `slow_after` |
 ///
 /// With the default settings, the breaker opens in one of these cases. A call is counted when it
 /// ends.
@@ -85,51 +44,37 @@ use super::wrapped::Wrapped;
 ///
 /// # While it is open
 ///
-/// A call is refused at once with an error. If failures opened the breaker and no call was
-/// answered, the error is of kind `Infrastructure`, and its source is the last failure. So a
-/// fallback answers as it would for that failure. In these other cases, the error is of kind
-/// `Saturation`, and [`FailOpen`](crate::FailOpen) does not admit:
+/// A call is refused at once with an error of kind `Infrastructure`, whose source is the last
+/// failure. In these cases, the error is of kind `Saturation`, and [`FailOpen`](crate::FailOpen)
+/// does not admit:
 ///
-/// - if slow calls opened it, since load can make a store slow;
-/// - after a probe that was slow or ended with `Saturation`, for the same reason;
-/// - if some calls were answered while others failed. If a part of a cluster is away, callers can
-///   choose keys in that part. All other keys must not fail open because of them.
+/// - if slow calls opened it, or a probe was slow or ended with `Saturation`, since load can make a
+///   store slow;
+/// - if some calls were answered while others failed: callers can choose keys in the part of a
+///   cluster that is away, and all other keys must not fail open because of them.
 ///
 /// In these cases the breaker closes after [`min_failures`](Breaker::min_failures) failed probes in
 /// a row, and makes all calls. If no call is answered for a second, it opens again, with an error
 /// of kind `Infrastructure`.
 ///
 /// **Probes.** After a [pause](Breaker::pause) the next call is the probe, and other calls are
-/// still refused. The caller of the probe waits for its result, as for any call. If the probe
-/// fails, the next pause begins. If it counts as nothing in the table above, or its caller leaves,
-/// the next call is the probe. After five pauses without an answer, another call becomes the probe.
-/// An answer to any probe closes the breaker.
+/// still refused. If the probe fails, the next pause begins. If it counts as nothing, the next call
+/// is the probe. After five pauses without an answer, another call becomes the probe.
 ///
 /// [`estimate`](crate::LimiterExt::estimate), [`penalize`](crate::LimiterExt::penalize),
 /// [`reset`](crate::LimiterExt::reset) and [`block`](crate::LimiterExt::block) are calls too: while
 /// the breaker is open, they fail and change nothing. [`settle`](crate::Limiter::settle) always
-/// passes, since no caller waits for it.
+/// passes.
 ///
 /// # Where to write it
 ///
-/// Write it next to the store, or after the store's `timeout`. There, each counted call is a call
-/// to the store. While it is open, the outer wrappers still work: a
-/// [`deny_cache`](crate::LimiterExt::deny_cache) repeats its refusals, a
-/// [`lease`](crate::LimiterExt::lease) spends its units, and an
-/// [`or_else`](crate::LimiterExt::or_else) answers all other calls:
+/// Write it next to the store, or after the store's `timeout`, and before the wrappers that still
+/// work while it is open:
+/// `redis.breaker(breaker).deny_cache().lease(100).timeout(..).or_else(share)`. An `or_else` inside
+/// of a breaker hides failures from it. A breaker inside of itself or of a clone refuses the probes
+/// of the outer one, which stays open.
 ///
-/// ```text
-/// redis.breaker(breaker).deny_cache().lease(100).timeout(..).or_else(share)
-/// ```
-///
-/// Do not put an `or_else` inside of a breaker: it hides failures from the breaker. Do not put a
-/// breaker inside of itself or of a clone: the inner one refuses the probes of the outer one, and
-/// it stays open.
-///
-/// # Cost
-///
-/// A call takes one more short lock, and with `slow_after` a timer. Give clones of one breaker to
-/// all limiters over one store: then they share what they know about failures.
+/// A call takes one more short lock, and with `slow_after` a timer.
 #[derive(Clone)]
 #[must_use]
 pub struct Breaker {

@@ -60,10 +60,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Makes it with a name for each quota.
-    ///
-    /// # Errors
-    ///
-    /// If the algorithm cannot follow its own quota.
     pub(crate) fn named(names: Vec<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let quota = algorithm.quota();
         let own_rule = algorithm.rule(quota.clone())?;
@@ -99,10 +95,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Returns the rule of the limiter's own quota, or of the quota of a charge.
-    ///
-    /// # Errors
-    ///
-    /// If the algorithm cannot follow the other quota.
     #[inline]
     pub(crate) fn rule(&self, quota: Option<&Quotas>) -> Result<Cow<'_, A::Rule>, Error> {
         let Some(quota) = quota.filter(|quota| **quota != self.quota) else {
@@ -353,20 +345,12 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Returns it with the same name and owner, and another algorithm.
-    ///
-    /// # Errors
-    ///
-    /// If the algorithm cannot follow its quota.
     pub(crate) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
         let named = Self::named(self.names.clone(), algorithm)?;
         Ok(Self { owner: self.owner, ..named })
     }
 
     /// Makes one for the members at these `places` among limiters with these names.
-    ///
-    /// # Errors
-    ///
-    /// If the algorithm cannot follow its quota.
     pub(crate) fn of_members(
         names: &[Arc<str>],
         places: &[usize],
@@ -394,10 +378,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Returns it for charges that state a cost and a longest wait for each quota.
-    ///
-    /// # Errors
-    ///
-    /// If the algorithm cannot follow its quota.
     pub(crate) fn at_own_costs(self) -> Result<Self, QuotaError> {
         let one_at_once = CostAndWait { cost: 1, max_wait: 0 };
         let quota =

@@ -24,56 +24,29 @@ use crate::core::{Charge, Decision, Error};
 /// the remaining time, and does not ask the inner limiter. So a client that ignores its 429 costs
 /// the store one call a second from each process, unless [`max_age`](DenyCache::max_age) is set.
 ///
-/// ```
-/// use std::time::Duration;
-/// use tower_sluice::limiter::Origin;
-/// use tower_sluice::testing::Scripted;
-/// use tower_sluice::{Charge, Limiter, LimiterExt};
-///
-/// # let mut builder = tokio::runtime::Builder::new_current_thread();
-/// # builder.enable_time().build().unwrap().block_on(async {
-/// const HOUR: Duration = Duration::from_secs(3_600);
-/// let store = Scripted::new().deny(HOUR);
-/// let limiter = store.clone().deny_cache().max_age(HOUR);
-/// for call in 0..1_000 {
-///     let refused = limiter.check(&Charge::new("mallory")).await?;
-///     assert!(refused.retry_after() <= Some(HOUR));
-///     assert_eq!(refused.origin() == Origin::Cache, call > 0);
-/// }
-/// assert_eq!(store.charges().len(), 1);
-/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-/// ```
-///
 /// # What is repeated
 ///
-/// | the inner limiter answers | the cache repeats it |
-/// |---|---|
-/// | a denial with a time to come back | until then, but at most [`max_age`](DenyCache::max_age) |
-/// | a denial without a time, or a [`Retry`](crate::Outcome::Retry) | never |
-/// | an admission, an error | never |
+/// A denial with a time to come back is repeated until then, but at most for `max_age`. A denial
+/// without a time, a [`Retry`](crate::Outcome::Retry), an admission and an error never are. A
+/// charge of the refused key asks the inner limiter if it
 ///
-/// | a charge of the refused key | asks the inner limiter |
-/// |---|---|
-/// | with the same or a larger cost | no |
-/// | with a smaller cost, or a longer `max_wait` | yes: it might fit |
-/// | with a `max_wait` until the end of the refusal or longer | yes: a wait might be reserved |
-/// | with another [`quota`](Charge::quota) | yes |
-/// | that [leaves fewer units free](Charge::keep_free) | yes: it might fit |
-/// | of [`several`](Charge::several) keys, which were not refused together | yes |
-/// | that only an older refusal of the key would answer | yes: the cache keeps only the newest |
-/// | a peek, an estimate, a penalty, a reset, a block, an unblock | yes |
+/// - has a smaller cost, or [leaves fewer units free](Charge::keep_free): it might fit;
+/// - has a longer `max_wait`, or one until the end of the refusal: a wait might be reserved;
+/// - has another [`quota`](Charge::quota), or [`several`](Charge::several) keys that were not
+///   refused together;
+/// - would only be answered by an older refusal of the key: the cache keeps the newest;
+/// - is a peek, an estimate, a penalty, a reset, a block or an unblock.
 ///
 /// A repeated refusal has [`Origin::Cache`](crate::limiter::Origin::Cache). Its `retry_after` and
-/// `reset_after` count down; all other values are unchanged. For a larger cost, `retry_after` is
-/// that of the refused cost, so it may be too short.
+/// `reset_after` count down. For a larger cost, `retry_after` is that of the refused cost, so it
+/// may be too short.
 ///
 /// # When it forgets
 ///
-/// A change of the key through this limiter or a clone ends the key's refusal at once. Changes are
-/// a penalty, a reset, a block, an unblock, a settlement, and the admission of another charge.
-///
-/// After some changes, refusals of the next second are repeated for at most 100 ms. These changes
-/// are a settlement, and a charge without an answer, because its caller left or it failed.
+/// A penalty, a reset, a block, an unblock, a settlement, and the admission of another charge,
+/// through this limiter or a clone, end the key's refusal at once. After a settlement, and after a
+/// charge without an answer, refusals of the next second are repeated for at most 100 ms. So a key
+/// whose charges are always settled or dropped costs up to ten calls a second.
 ///
 /// Other changes take effect after `max_age`, by default 1 s:
 ///
@@ -82,24 +55,14 @@ use crate::core::{Charge, Decision, Error};
 ///   inner limiter chooses keys or quotas itself;
 /// - a refund that reaches the store more than 1 s late.
 ///
-/// The 100 ms are for changes that are being sent to the store while another runtime asks. So a key
-/// whose charges are always settled or dropped costs up to ten calls a second.
-///
-/// Put it around a combination, such as [`AllAtOnce`](crate::redis::AllAtOnce) or
-/// [`AllInTurn`](crate::limiter::AllInTurn), not around its members. Otherwise, for a charge that
-/// one member refuses, all other members would be asked first.
+/// Put it around a combination, such as [`AllAtOnce`](crate::redis::AllAtOnce), not around its
+/// members: for a charge that one member refuses, all others would be asked first.
 ///
 /// # Cost and bounds
 ///
-/// A repeated refusal of one key takes about 0.2 µs, and up to 1 µs if 100,000 keys are refused in
-/// turn. These are the lines `deny_cache_hot` and `deny_cache` of `cargo bench --bench decisions`.
-/// Any other check takes about 0.1 µs more than without the cache.
-///
-/// The cache holds 100,000 keys unless [`max_keys`](DenyCache::max_keys) is set. A key of any
-/// length takes at most 400 bytes, and additional space if its charge states a tuple of quotas.
-/// When the cache is full, a new refusal replaces an expired one, or else the oldest of eight.
-/// After the first settlement, the cache takes 400 KB more for the times of changes. Clones share
-/// it. It adds no errors.
+/// A repeated refusal takes about 0.2 µs. The cache holds 100,000 keys unless
+/// [`max_keys`](DenyCache::max_keys) is set, of at most 400 bytes each, and more if a charge states
+/// a tuple of quotas; after the first settlement, 400 KB more. When it is full, an older one goes.
 ///
 /// It uses tokio's clock. So do not put it around a limiter with your own
 /// [`clock`](crate::Memory::clock). Around [`Redisson`](https://docs.rs/tower-sluice-redisson) it

@@ -19,18 +19,13 @@ use crate::core::{Charge, Decision, Error};
 pub trait LimiterExt: Limiter + Sized {
     /// Fails decisions that take longer than `timeout`, including the wait for a connection.
     ///
-    /// The end of the time is in the charge, as [`Charge::deadline`]. A limiter that asks several
-    /// others passes it on, so each gets the remaining time. A limiter over a store returns its own
-    /// error by then, since only that limiter knows if its store is away or busy.
+    /// The end of the time is in the charge, as [`Charge::deadline`], and a limiter over a store
+    /// returns its own error by then. If a limiter ignores the deadline, its decision fails 5 ms
+    /// later, with an error of kind [`Saturation`](crate::ErrorKind::Saturation), which `FailOpen`
+    /// does not admit.
     ///
-    /// If a limiter ignores the deadline, its decision fails 5 ms later, with an error of kind
-    /// [`Saturation`](crate::ErrorKind::Saturation), which [`FailOpen`] does not admit.
-    ///
-    /// [`FailOpen`]: crate::FailOpen
-    ///
-    /// Write it before `or_else`, as `limiter.timeout(..).or_else(..)`: a fallback inside of the
-    /// timeout gets only the remaining time. It does not limit the wait for a reserved slot;
-    /// `max_wait` does.
+    /// Write it before `or_else`: a fallback inside of the timeout gets only the remaining time. It
+    /// does not limit the wait for a reserved slot; `max_wait` does.
     #[must_use]
     fn timeout(self, timeout: Duration) -> Timeout<Self> {
         Timeout::new(self, timeout)
@@ -40,26 +35,22 @@ pub trait LimiterExt: Limiter + Sized {
     /// every [`ErrorKind`](crate::ErrorKind) except [`Request`] and [`State`]. [`FailOpen`] answers
     /// only for [`Infrastructure`].
     ///
-    /// Another limiter, such as a [`Memory`] with the share of one process, keeps a bound. So it
-    /// also answers if the process is overloaded, if Redis is full, or if the password of Redis has
-    /// changed. [`FailOpen`] keeps no bound, and admits only while the store is away. Without a
-    /// fallback a caller sees the error, over HTTP as 503.
-    ///
-    /// A request that cannot be charged stays an error. A stored value that is not the crate's
-    /// stays an error too; to let the fallback answer for it, write
-    /// `or_else_if(Error::is_of_store, fallback)`.
+    /// Another limiter, such as a [`Memory`] with the share of one process, keeps a bound.
+    /// [`FailOpen`] keeps no bound, and admits only while the store is away. Without a fallback a
+    /// caller sees the error, over HTTP as 503. For a stored value that is not the crate's, write
+    /// `or_else_if(Error::is_of_store, fallback)`. [When Redis fails][failures] has a table.
     ///
     /// # Panics
     ///
-    /// If the charges of this limiter have several keys, and the fallback takes another number:
-    /// a [`Memory`] cannot stand in for `AllAtOnce::of_parts`. `AllInTurn::of_parts` of several
-    /// can.
+    /// If the charges of this limiter have several keys, and the fallback takes another number, as
+    /// a [`Memory`] behind `AllAtOnce::of_parts` would.
     ///
     /// [`Request`]: crate::ErrorKind::Request
     /// [`State`]: crate::ErrorKind::State
     /// [`Infrastructure`]: crate::ErrorKind::Infrastructure
     /// [`FailOpen`]: crate::FailOpen
     /// [`Memory`]: crate::Memory
+    /// [failures]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/when_redis_fails/
     ///
     /// ```
     /// use std::future::ready;
@@ -84,35 +75,11 @@ pub trait LimiterExt: Limiter + Sized {
     }
 
     /// Asks `fallback` if this limiter cannot decide and `condition` returns true: a closure over
-    /// the error. The condition replaces that of the fallback, and it is the place to log an error.
-    /// [`Error::is_of_store`] can be used as a condition: it covers each kind except
-    /// [`Request`](crate::ErrorKind::Request).
+    /// the error, such as [`Error::is_of_store`]. The condition replaces that of the fallback, and
+    /// it is the place to log an error.
     ///
-    /// Requests and load cause errors too, of four kinds that [`FailOpen`](crate::FailOpen) lists.
-    /// If the fallback is `FailOpen`, a condition that covers one of them lets a caller turn off
-    /// the limit.
-    ///
-    /// ```
-    /// use std::future::ready;
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
-    ///
-    /// let corrupt = |_: &Charge| {
-    ///     ready(Err::<Decision, _>(Error::new(ErrorKind::State, "not a value of ours")))
-    /// };
-    /// let share = Memory::new("share", TokenBucket::new(Quota::per_second(10)));
-    /// let limiter = corrupt.or_else_if(
-    ///     |error| {
-    ///         eprintln!("no decision: {error}");
-    ///         error.is_of_store()
-    ///     },
-    ///     share,
-    /// );
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// assert!(limiter.check(&Charge::new("alice")).await?.is_admitted());
-    /// # Ok::<(), Error>(()) }).unwrap();
-    /// ```
+    /// If the fallback is [`FailOpen`](crate::FailOpen), a condition that covers more than
+    /// `Infrastructure` lets a caller turn off the limit.
     #[must_use]
     #[track_caller]
     fn or_else_if<F: Fallback>(
@@ -212,17 +179,6 @@ pub trait LimiterExt: Limiter + Sized {
     /// Sets the names, the unit and the partition key of this limiter's policies in header fields.
     /// It does not change decisions.
     ///
-    /// ```
-    /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-    /// use tower_sluice::limiter::Description;
-    /// use tower_sluice::{LimiterExt, Memory, Quota};
-    ///
-    /// let (second, day) = (Quota::per_second(10), Quota::per_day(1_000));
-    /// let api = Memory::new("api", (TokenBucket::new(second), FixedWindow::new(day)))
-    ///     .describe(Description::new().names(["burst", "daily"]));
-    /// # let _ = api;
-    /// ```
-    ///
     /// Write it directly after the limiter that it describes, before all other wrappers:
     /// `Redis::new(..).describe(..).breaker(..)`. Around a combination, it names the policies of
     /// all members, in order.
@@ -295,8 +251,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// Returns the answer that a check of a charge would get now, and takes nothing: the outcome,
     /// and the wait.
     ///
-    /// An estimate reserves nothing. Its [`Outcome::Wait`](crate::Outcome::Wait) is the wait that a
-    /// check would reserve, and another charge may come first. `remaining` and `reset_after`
+    /// An estimate reserves nothing: another charge may come first. `remaining` and `reset_after`
     /// describe the key as it is now. A [`peek`](LimiterExt::peek) has cost 0, so it does not
     /// answer for a cost.
     ///
@@ -420,8 +375,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// The [`retry_after`](crate::Decision::retry_after) of a refusal is the end of the block, and
     /// `remaining` is 0 until then, also for `peek` and `estimate`. Answers over HTTP and gRPC name
     /// no time that is more than 100 years away. A shorter block does not end a longer one. The
-    /// block applies in every process that shares the key. In Redis it is stored in
-    /// the key itself, so keys without a block cost nothing more.
+    /// block applies in every process that shares the key.
     ///
     /// ```
     /// use std::time::Duration;
@@ -441,38 +395,15 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// A block refuses, and does nothing else. Units that were taken before count again when it
-    /// ends, as if time had passed without charges. A reservation of a blocked key is settled as
-    /// usual. A request that waits for its slot keeps it, and runs at that time.
-    /// [`penalize`](LimiterExt::penalize) takes units, and [`reset`](LimiterExt::reset) forgets
-    /// taken units; neither ends the block. A charge of several keys blocks each of them. To block
-    /// one key, call the limiter of that key.
+    /// A block refuses, and does nothing else: units that were taken before count again when it
+    /// ends, reservations are settled, requests that wait for a slot keep it, and neither
+    /// [`penalize`](LimiterExt::penalize) nor [`reset`](LimiterExt::reset) ends it. A charge of
+    /// several keys blocks each of them.
     ///
     /// **If a block ends before the quota is free again**, the used-up window still refuses. To
-    /// avoid that, block the key, and then reset it. The block stays, and at its end the whole
-    /// quota is available:
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tower_sluice::{LimiterExt, Memory, Quota, algorithm::FixedWindow};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
-    /// const MINUTE: Duration = Duration::from_secs(60);
-    /// let quota = Quota::new(5, 15 * MINUTE);
-    /// let failures = Memory::new("failed-logins", FixedWindow::new(quota).anchored());
-    /// for _ in 0..5 {
-    ///     failures.acquire("mallory").await.unwrap();
-    /// }
-    /// failures.block("mallory", MINUTE).await?;
-    /// failures.reset("mallory").await?;
-    /// assert_eq!(failures.peek("mallory").await?.retry_after(), Some(MINUTE));
-    /// tokio::time::advance(MINUTE).await;
-    /// assert_eq!(failures.peek("mallory").await?.remaining(), Some(5));
-    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-    /// ```
-    ///
-    /// The guide's page on [logins] shows blocks that grow.
+    /// avoid that, block the key, and then [`reset`](LimiterExt::reset) it: the block stays, and at
+    /// its end the whole quota is available. The guide's page on [logins] shows that, and blocks
+    /// that grow.
     ///
     /// Other processes may notice a change later: their caches repeat a refusal until
     /// [`max_age`](DenyCache::max_age), they spend [leased](LimiterExt::lease) units for 100 ms,
@@ -558,13 +489,11 @@ pub trait LimiterExt: Limiter + Sized {
     /// [`unblock`](LimiterExt::unblock) ends them.
     ///
     /// Requests that already wait keep their slots and run at that time; the key no longer counts
-    /// them. A settlement or a refund of a charge from before the reset does nothing. The store
-    /// remembers the reset for ten minutes after the last charge of the key, and for as long as
-    /// units from before could count. So a key that was reset takes more memory, and more time of a
-    /// server, for ten minutes after its last write.
+    /// them. A settlement or a refund of a charge from before the reset does nothing. For ten
+    /// minutes after its last charge, such a key takes more memory, and more time of a server.
     ///
-    /// When a plan changes, change your table first and reset afterwards: charges between the
-    /// two are forgotten.
+    /// When a plan changes, change your table first and reset afterwards: charges between the two
+    /// are forgotten.
     ///
     /// # Errors
     ///

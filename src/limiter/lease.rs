@@ -1,11 +1,7 @@
 //! Leases: several units in one call, spent in this process.
 //!
-//! From the bottom up: a stock (`stock.rs`) has the units of one lease while they are valid. A key
-//! (`leased_key.rs`) spends its stocks, and computes the size of the next refill from its demand.
-//! `leased_keys.rs` has the state that the clones of a limiter share: the settings, and the keys in
-//! shards. When units run out, a task (`refill.rs`) takes more, and callers wait for them. Another
-//! task (`sweeper.rs`) ends expired leases. `lease_future.rs` is the answer to a charge, on the
-//! caller's side.
+//! A stock (`stock.rs`) has the units of one lease. A key (`leased_key.rs`) spends its stocks. A
+//! task (`refill.rs`) takes more units; another (`sweeper.rs`) ends expired leases.
 
 mod lease_future;
 mod leased_key;
@@ -32,110 +28,66 @@ use crate::core::settlement::Settlement;
 /// cheap to clone.
 ///
 /// A call to a store costs tens of microseconds. For a busy key, a lease takes several units in one
-/// call. It then spends them in this process, each in a fraction of a microsecond. So a lease of
-/// 100 turns 100 calls for a busy key into one.
-///
-/// ```
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{LimiterExt, Memory, Quota};
-///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-/// # runtime.block_on(async {
-/// // In a service: `Redis::new("api", TokenBucket::new(quota), pool)`.
-/// let store = Memory::new("api", TokenBucket::new(Quota::per_hour(10_000)));
-/// let limiter = store.clone().lease(100);
-/// for _ in 0..1_000 {
-///     limiter.acquire("everybody").await.unwrap();
-/// }
-/// // Leased units count as taken, until they are spent or returned.
-/// assert!(store.peek("everybody").await?.remaining() < Some(9_010));
-/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-/// ```
-///
-/// Write it next to the store, as `redis.lease(..).timeout(..).or_else(..)`. Only a breaker and a
-/// [`deny_cache`](crate::LimiterExt::deny_cache) come before it, so that the cache sees the units
-/// that come back. Leased units are spent even while the store is away.
+/// call, and spends them in this process, each in a fraction of a microsecond. Leased units are
+/// spent even while the store is away. [Tuning] says where to write it.
 ///
 /// # The bound
 ///
-/// Leased units may be spent for 100 ms, or for the time of [`valid_for`](Lease::valid_for). That
-/// time begins before the call that takes them. After it, they are not spent. So **a window of
-/// length `T` has at most the units that the inner limiter admits in a window of length
-/// `T + validity`**, over all processes. For a bucket of 1,000 per second that is at most 100 units
-/// more. Do not lease a limit that must be exact to the millisecond.
-///
-/// Counted at the instant of their lease, [`decided_at`](crate::Decision::decided_at), the units
-/// keep the inner limiter's own bound. A leased but unspent unit is not available to other
-/// processes until it is returned.
+/// Leased units may be spent for 100 ms, or for the time of [`valid_for`](Lease::valid_for), which
+/// begins before the call that takes them. So **a window of length `T` has at most the units that
+/// the inner limiter admits in a window of length `T + validity`**, over all processes. Do not
+/// lease a limit that must be exact to the millisecond. Counted at the instant of their lease,
+/// [`decided_at`](crate::Decision::decided_at), the units keep the inner limiter's own bound.
 ///
 /// # Number of units
 ///
-/// The number of leased units depends on the demand. A lease has at most
+/// A lease has at most
 ///
-/// - half of the units that its key used within one validity: the last whole one, or the present.
-///   So a rarely used key takes single units: it costs as much as without a lease, and wastes
-///   nothing;
-/// - half of the units that were left after the last answer. So the last units are taken one by
-///   one, and other processes get some;
+/// - half of the units that its key used within one validity: so a rarely used key takes single
+///   units;
+/// - half of the units that were left after the last answer: so the last units are taken one by
+///   one;
 /// - the number that was passed to [`lease`](crate::LimiterExt::lease).
 ///
-/// A refill starts when a quarter of a lease of 4 or more units is left, so callers rarely wait.
-/// Callers without units share a refill. If the refill is refused, each of them asks alone: a
-/// charge is refused only if the inner limiter refuses it. A refused charge costs one call, as
-/// without a lease. A caller whose deadline is earlier than that of the refill asks alone too.
+/// Callers without units share a refill. A charge is refused only if the inner limiter refuses it,
+/// which costs one call, as without a lease.
 ///
 /// # Refunds of leased units
 ///
-/// Unspent units are refunded when their time is over, or when no charge comes for half of that
-/// time; each up to a quarter of the time later. They are also refunded when another quota, a
-/// [penalty](crate::LimiterExt::penalize) or a [block](crate::LimiterExt::block) comes for the key.
-/// The drop of the last clone refunds them too, and so does [`end_leases`](Lease::end_leases). As
-/// for any refund, the algorithm determines how many units come back. Windows refund exactly, a
-/// bucket only if no other charge was decided since. Units that do not come back count as taken:
-/// after a crash, or with a busy bucket, less is admitted, never more. A closure cannot refund, so
-/// its units are lost too.
+/// Unspent units are refunded when their time is over, when no charge comes for half of that time,
+/// when another quota, a [penalty](crate::LimiterExt::penalize) or a
+/// [block](crate::LimiterExt::block) comes for the key, when the last clone is dropped, and by
+/// [`end_leases`](Lease::end_leases). The algorithm determines how many come back: a busy bucket
+/// gives back few, a closure none. Units that do not come back count as taken: less is admitted,
+/// never more.
 ///
 /// # Settling
 ///
-/// Units that a request gives back are spent by the next request while they are valid. Later they
-/// are refunded with the rest of their lease, when the last of its requests is settled or dropped.
-/// They are lost if units of that lease were returned before. A
-/// [`Budget`](crate::algorithm::Budget) holds the units of a lease while it lasts. When it ends,
-/// all units that were used and not given back count as spent. If a request costs more in the end,
-/// a task takes the missing units: from the key's lease if it has enough, or else as a penalty.
+/// Units that a request gives back are spent by the next request while they are valid, or refunded
+/// with the rest of their lease. They are lost if units of that lease were returned before. If a
+/// request costs more in the end, the missing units come from the key's lease, or else as a
+/// penalty. A [`Budget`](crate::algorithm::Budget) holds the units of a lease while it lasts, and
+/// then spends those that were used.
 ///
 /// # What it does not do
 ///
-/// - It does not see changes by other processes: leased units stay valid after a reset or a block
-///   by another process. A [`reset`](crate::LimiterExt::reset) through this limiter forgets them.
-/// - It does not answer a peek, an estimate, a charge of [`several`](Charge::several) keys, or a
-///   charge of at least as many units as a lease, or one that
-///   [leaves units free](Charge::keep_free). These go to the inner limiter, where leased units
-///   count as taken.
-/// - It does not delay charges: a charge that may wait waits in the inner limiter. Its slot is
-///   exact, and comes after the units that were leased before.
-/// - It does not pace: leased units go at once. A bucket with `burst(1)` never has two units left,
-///   so nothing is leased. Smooth limiters lease at most half of the stored permits.
-/// - It does not work if the inner limiter takes another cost than that of the charge. So do not
-///   put it around an [`AllInTurn`](crate::limiter::AllInTurn) or
+/// - Leased units stay valid after a reset or a block by another process. A
+///   [`reset`](crate::LimiterExt::reset) through this limiter forgets them.
+/// - A peek, an estimate, a charge of [`several`](Charge::several) keys, one of at least as many
+///   units as a lease, and one that [leaves units free](Charge::keep_free) go to the inner limiter,
+///   where leased units count as taken. So does a charge that has to wait.
+/// - It does not pace: leased units go at once. A bucket with `burst(1)` leases nothing, a smooth
+///   limiter at most half of the stored permits.
+/// - Do not put it around an [`AllInTurn`](crate::limiter::AllInTurn) or
 ///   [`AllAtOnce`](crate::redis::AllAtOnce) whose members state their own costs: a lease of 100
 ///   would charge them only once. Put it around the members.
-/// - It does not notice [`FailOpen`](crate::FailOpen) inside of it: these admissions are leased
-///   too, for the validity.
+/// - Admissions by a [`FailOpen`](crate::FailOpen) inside of it are leased too.
 ///
-/// # The report
+/// The decision for a leased unit is that of its lease. Its
+/// [`remaining`](crate::Decision::remaining) does not count units that others took since. Without a
+/// tokio runtime with a clock, every charge asks alone.
 ///
-/// The decision for a leased unit is that of its lease. [`remaining`](crate::Decision::remaining)
-/// counts the units that the lease left in the store, and the unspent units of the lease. It does
-/// not count units that others took since. `reset_after` is that of the lease, minus the time
-/// since.
-///
-/// # Runtime and memory
-///
-/// It needs a tokio runtime with a clock. Without a runtime, every charge asks alone. A refill is a
-/// task, so it does not depend on a caller, and callers of another runtime do not wait for it. One
-/// more task returns units; it runs while there are keys. Up to 10,000 keys are watched, or the
-/// number of [`max_keys`](Lease::max_keys). Each takes a few hundred bytes.
+/// [Tuning]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/tuning/
 #[must_use]
 pub struct Lease<L: Limiter> {
     leases: Arc<Leases<L>>,

@@ -11,30 +11,7 @@ use crate::core::{Charge, Decision, Error};
 /// Decides if a charge may pass.
 ///
 /// [`Redis`] asks a store that many processes share, [`Memory`] decides in this process. Most
-/// others are wrappers around a limiter, added by [`LimiterExt`]:
-///
-/// | limiter | decides |
-/// |---|---|
-/// | [`Redis`] | by a script on a server that other processes ask too |
-/// | [`Redisson`](https://docs.rs/tower-sluice-redisson) | like Java's Redisson, on the same keys |
-/// | [`Memory`] | by the same arithmetic in this process |
-/// | [`Timeout`] | like its inner limiter, or fails at a deadline |
-/// | [`OrElse`] | like its inner limiter, or like a fallback if that may answer |
-/// | [`WithBreaker`] | like its inner limiter, and skips it while it fails |
-/// | [`DenyCache`] | like its inner limiter, and repeats a refusal without asking again |
-/// | [`BanAfter`] | like its inner limiter, and blocks a key that is refused too often |
-/// | [`Shadow`] | like its inner limiter, but admits every charge |
-/// | [`WithSwitch`] | like its inner limiter, unless a [`Switch`] turned that off |
-/// | [`Inspect`] | like its inner limiter, and shows each decision to a closure |
-/// | [`Metered`] | like its inner limiter, and counts each decision |
-/// | [`Traced`] | like its inner limiter, and makes an event of each decision |
-/// | [`Lease`] | like its inner limiter, from which it takes several units in one call |
-/// | [`Described`] | like its inner limiter, and names its policies |
-/// | [`AllAtOnce`] | by several limiters in one Redis, with different keys, in one call |
-/// | [`AllInTurn`] | by several limiters of any type, one after another |
-/// | [`Boxed`] | like its inner limiter, whose type it hides |
-///
-/// A closure is a limiter too:
+/// others are wrappers around a limiter, added by [`LimiterExt`]. A closure is a limiter too:
 ///
 /// ```
 /// use std::{future::ready, time::Duration};
@@ -55,63 +32,28 @@ use crate::core::{Charge, Decision, Error};
 /// # });
 /// ```
 ///
-/// # Functions over any limiter
-///
 /// The futures of this crate's limiters are `Send` if those of your own limiters inside are. A
 /// generic function that spawns tasks says so:
-///
-/// ```
-/// use tower_sluice::{Limiter, LimiterExt, Refusal};
-///
-/// async fn work<L>(limiter: L) -> Result<(), Refusal>
-/// where
-///     L: Limiter<Future: Send> + Clone + Send + Sync + 'static,
-/// {
-///     let job = tokio::spawn(async move { limiter.acquire("mailer").await });
-///     job.await.expect("it does not panic")?;
-///     Ok(())
-/// }
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-/// # let limiter = tower_sluice::testing::Scripted::new().allow();
-/// # runtime.block_on(work(limiter)).unwrap();
-/// ```
+/// `L: Limiter<Future: Send> + Clone + Send + Sync + 'static`.
 ///
 /// # Limiters of your own
 ///
 /// The future must own its data, so that it can outlive the call that made it. Take no units before
 /// its first poll. After that, if the future is dropped, the units may be taken or not. A limiter
-/// that asks a store must answer before [`Charge::deadline`]. If the store has not answered by
-/// then, return an error of kind [`Infrastructure`](crate::ErrorKind::Infrastructure). The error of
-/// a [`Timeout`] around it is of kind [`Saturation`](crate::ErrorKind::Saturation), for which
-/// [`FailOpen`] does not admit. A limiter that refunds makes a [`Reservation`] of the taken units,
-/// and implements [`settle`](Limiter::settle). [Limiters of your
-/// own][page] has a limiter over a table in 40 lines.
+/// that asks a store must answer before [`Charge::deadline`]: if the store has not answered by
+/// then, with an error of kind [`Infrastructure`](crate::ErrorKind::Infrastructure). The error of a
+/// `timeout` around it is of kind [`Saturation`](crate::ErrorKind::Saturation), for which
+/// `FailOpen` does not admit. A limiter that refunds makes a [`Reservation`] of the taken units,
+/// and implements [`settle`](Limiter::settle). [Limiters of your own][page] has a limiter over a
+/// table in 40 lines.
 ///
 /// Do not reserve a longer wait than the charge's [`max_wait`](Charge::max_wait), where `None`
 /// means 0. A longer wait is refunded, and the request is refused as undecided, with an error of
 /// kind [`State`](crate::ErrorKind::State).
 ///
-/// [`AllAtOnce`]: crate::redis::AllAtOnce
-/// [`AllInTurn`]: crate::limiter::AllInTurn
-/// [`BanAfter`]: crate::limiter::BanAfter
-/// [`Boxed`]: crate::limiter::Boxed
-/// [`DenyCache`]: crate::limiter::DenyCache
-/// [`Described`]: crate::limiter::Described
-/// [`FailOpen`]: crate::limiter::FailOpen
-/// [`Inspect`]: crate::limiter::Inspect
-/// [`Lease`]: crate::limiter::Lease
 /// [`LimiterExt`]: crate::limiter::LimiterExt
 /// [`Memory`]: crate::limiter::Memory
-/// [`Metered`]: crate::limiter::Metered
-/// [`OrElse`]: crate::limiter::OrElse
 /// [`Redis`]: crate::redis::Redis
-/// [`Shadow`]: crate::limiter::Shadow
-/// [`Switch`]: crate::limiter::Switch
-/// [`Timeout`]: crate::limiter::Timeout
-/// [`Traced`]: crate::limiter::Traced
-/// [`WithBreaker`]: crate::limiter::WithBreaker
-/// [`WithSwitch`]: crate::limiter::WithSwitch
-///
 /// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/limiters_of_your_own/
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a limiter",
@@ -152,18 +94,17 @@ pub trait Limiter {
     /// Settles the units of an admission. `actual` is the final cost of the request in units.
     ///
     /// If `actual` is less than the reservation's [`cost`](Reservation::cost), the rest is
-    /// refunded, as far as the algorithm can; 0 refunds all of it. If it is more, the difference is
-    /// taken, even if it does not fit: a bucket owes it. A limiter that cannot take more keeps the
-    /// charge, and reports the rest as `not_taken` of [`Settled`](crate::future::Settled). The
-    /// call returns at once. The [`Settlement`] is a future of the units given back and of those
-    /// that could not be taken. It need not be awaited. The units are lost if the store is then
-    /// away. A [`Redis`] limiter and its clones send a refund before later charges.
+    /// refunded, as far as [the algorithm can](crate::algorithm#what-an-algorithm-refunds); 0
+    /// refunds all of it. If it is more, the difference is taken, even if it does not fit. The call
+    /// returns at once. The [`Settlement`] is a future of the units given back and of those that
+    /// could not be taken. It need not be awaited. The units are lost if the store is then away. A
+    /// [`Redis`] limiter and its clones send a refund before later charges.
     ///
     /// # Errors
     ///
-    /// The reservation itself, if this limiter cannot settle it. It may belong to another limiter.
-    /// Or nothing can be sent: a store needs a tokio runtime, and a full [`Memory`] has no room for
-    /// a new debt. Default: always an error, so a closure around a limiter settles nothing.
+    /// The reservation itself, if this limiter cannot settle it: it belongs to another limiter,
+    /// there is no tokio runtime to send from, or a full [`Memory`] has no room for a new debt.
+    /// Default: always an error, so a closure around a limiter settles nothing.
     ///
     /// [`Memory`]: crate::limiter::Memory
     /// [`Redis`]: crate::redis::Redis

@@ -4,36 +4,18 @@
 //! A store gives back only the newest slot, but the waiters that leave are usually the oldest. The
 //! process that reserved the slots knows its waiters: **waiter `k` of a line uses slot `k`**, even
 //! if another waiter reserved it. Slots beyond the last waiter are spare. The newest spare slot is
-//! given back. If the store cannot take a slot back, it is kept until it is due. The next charge of
+//! given back. If the store cannot take it back, it is kept until it is due, and the next charge of
 //! that key that may wait for it takes it, without a call. While the last slot is kept, no slot
-//! before it is given back: the store could not take it either. One case differs: a charge with a
-//! smaller quota cut the state, and the store gave a slot before those of earlier charges. It is
-//! kept like the others, since a search for it would ask the store about each kept slot.
+//! before it is given back.
 //!
-//! A slot here is the instant that the store reserved for a wait, not a hash slot of a cluster.
-//!
-//! How a waiter that leaves gives its slot back: the dropped future calls `Admission::abandon`
-//! (`acquire.rs`), which settles the reservation with 0 units. `Redis` and `Memory` pass that to
-//! `Configured::settle` (`configured.rs`), which calls `Turn::leave` of the waiter's `Place` below.
-//! It removes the waiter, and the waiters behind it move up. The newest slot is then spare, and
-//! `SettleUnits` gives it back to the store: at once in `Memory`, by a refund over Redis.
-//!
-//! A pause of a key makes slots useless that come before its end. The store gives none of these
-//! after it is paused. A request that waits already looks at the end of its wait if its slot is one
-//! of them: then it gives it back, and asks again. It knows the pause from
-//! answers of the store to this process.
+//! If a request that waits finds at the end that its key was paused until after its slot, it gives
+//! the slot back, and asks again.
 //!
 //! The store decides which slots exist. A line decides which waiter uses each slot. No waiter goes
 //! before a slot of the store, none goes later than its own slot, and none overtakes another.
 //!
-//! All keys share one lock, which is held for one step: 60,000 waiters of a key leave within a
-//! fraction of a second, and another key has its turn between any two of them.
-//!
-//! A step costs O(log n) for n waiters of a key, since no step computes `k`. A waiter that joins
-//! also costs as many steps as there are waiters with later slots: none, but after a reset or a
-//! step back of the clock. Each waiter is woken when it becomes the first one, and only the first
-//! one goes before its own slot. A waiter that goes takes a slot that is due: if its own slot is
-//! due, so are all slots before it.
+//! All keys share one lock, which is held for one step of O(log n). Only the first waiter of a key
+//! goes before its own slot, and takes a slot that is due.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;

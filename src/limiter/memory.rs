@@ -49,15 +49,13 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// ```
 ///
 /// It uses tokio's clock, so a test with paused time controls it. A key is dropped some time after
-/// nothing of its quota is taken any more, and its block is over. A reset or an unblock does not
-/// drop it earlier. If the memory is full of live keys, a new key is an error of kind
-/// [`Capacity`](crate::ErrorKind::Capacity): live keys are not dropped to make room.
+/// nothing of its quota is taken any more, and its block is over. If the memory is full of live
+/// keys, a new key is an error of kind [`Capacity`](crate::ErrorKind::Capacity).
 ///
 /// # Memory
 ///
 /// The memory is limited in bytes as well as in keys: a key of more than 64 bytes is kept as its
-/// digest. The figures are for keys of 64 bytes, just after the tables have grown, when they are
-/// emptiest. A key takes at most
+/// digest. A key takes at most
 ///
 /// | bytes | algorithm |
 /// |---|---|
@@ -67,9 +65,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | 370 | [`SlidingLog`]; at most 48 more for each charge of the last period or reserved wait |
 /// | the sum of the members | a tuple |
 ///
-/// So 100,000 keys of a token bucket take at most 30 MB, for all keys that requests send. A log
-/// keeps at most the charges that its limit admits in a period. With reserved waits, it also keeps
-/// those within its horizon. [`max_limit`] bounds the limit.
+/// So 100,000 keys of a token bucket take at most 30 MB. [`max_limit`] bounds the entries of a log.
 ///
 /// [`TokenBucket`]: crate::algorithm::TokenBucket
 /// [`FixedWindow`]: crate::algorithm::FixedWindow
@@ -116,11 +112,9 @@ impl<A: Algorithm> Memory<A> {
     /// Sets the most live keys, at least 1, and forgets all keys. Clones keep theirs. Default:
     /// 100,000.
     ///
-    /// A key is live while units of it count, and for ten minutes after a reset.
-    ///
-    /// Keys are spread over up to 16 shards of equal size, so a large memory can be full a few
-    /// percent early. A decision examines at most 256 keys to find an old one to drop. So after a
-    /// jump of the clock, a few decisions may refuse a new key, as if the memory were full.
+    /// A key is live while units of it count, and for ten minutes after a reset. Keys are spread
+    /// over up to 16 shards of equal size, so a large memory can be full a few percent early. After
+    /// a jump of the clock, a few decisions may refuse a new key, as if it were full.
     pub fn max_keys(mut self, keys: usize) -> Self {
         Arc::make_mut(&mut self.store).set_max_keys(keys.max(1));
         self

@@ -34,44 +34,9 @@ impl<L: Limiter> MetricsExt for L {}
 /// field: a recorder of size 0 counts as no recorder. A limiter keeps the recorder of its first
 /// use.
 ///
-/// ```
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::limiter::MetricsExt;
-/// use tower_sluice::{Memory, Quota};
-///
-/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_hour(2))).metrics("api");
-/// // Two charges and a third one become these lines of a recorder's page:
-/// //   rate_limit_decisions_total{limiter="api",outcome="admitted"} 2
-/// //   rate_limit_decisions_total{limiter="api",outcome="denied"} 1
-/// # let _ = limiter;
-/// ```
-///
-/// The guide's page [metrics and alerts][page] installs a recorder, and shows the page.
-///
-/// # What is counted
-///
-/// Each charge is counted once, when its future is done:
-///
-/// | the limiter answers | it counts as |
-/// |---|---|
-/// | `Allow` | `admitted` |
-/// | `Wait`, or `Allow` after the caller asked again | `delayed` |
-/// | `Deny`, or `Retry` if the caller has no time to ask again | `denied` |
-/// | `Retry` otherwise | nothing yet: the caller asks again, or leaves during its pause |
-/// | an error | `undecided` |
-/// | an admission by [`FailOpen`](crate::FailOpen) | only `rate_limit_fail_open_total` |
-/// | an admission by a [`Switch`] that is off | only `rate_limit_switched_off_total` |
-/// | an admission by a [`Shadow`](crate::limiter::Shadow) | the outcome without the shadow |
-/// | a refusal under a shadow | also `rate_limit_shadow_refusals_total` |
-/// | nothing, since its caller has left | `rate_limit_abandoned_total` |
-///
-/// [`Switch`]: crate::limiter::Switch
-///
-/// A peek, an estimate, a penalty, a reset and a block are not counted. A settlement counts its
-/// units as `rate_limit_settled_units_total`, when the store has answered. The page [metrics and
-/// alerts][page] lists every metric.
-///
-/// # Labels
+/// [Metrics and alerts][page] installs a recorder, lists every metric, and says what counts as
+/// what: each charge is counted once, when its future is done. A peek and an operation are not
+/// counted.
 ///
 /// `limiter` is the name that you set, never a key. So the number of series does not depend on the
 /// number of keys. Two limiters with the same name are counted together.
@@ -95,23 +60,7 @@ impl<L> Metered<L> {
     /// It is for combinations and tables of policies. If some policies refuse, the others have
     /// taken nothing, and are not counted. Results without a policy are counted under the limiter's
     /// name: errors, and admissions by a switch or [`FailOpen`](crate::FailOpen). The times are
-    /// counted there too.
-    ///
-    /// ```
-    /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-    /// use tower_sluice::limiter::MetricsExt;
-    /// use tower_sluice::{Limiter, Memory, Quota};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let burst = TokenBucket::new(Quota::per_second(10));
-    /// let daily = FixedWindow::new(Quota::per_day(1_000));
-    /// let limiter = Memory::new("api", (burst, daily)).metrics("api").per_policy();
-    /// assert!(limiter.check(&"alice".into()).await?.is_admitted());
-    /// // rate_limit_decisions_total{limiter="api-1",outcome="admitted"} 1
-    /// // rate_limit_decisions_total{limiter="api-2",outcome="admitted"} 1
-    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-    /// ```
+    /// counted there too. A tuple called `api` counts as `api-1`, `api-2` and so on.
     ///
     /// The first 1,000 names have their own metrics; all further names are counted as `other`.
     #[must_use]

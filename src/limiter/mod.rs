@@ -1,43 +1,13 @@
 //! Limiters: the trait, its wrappers, and the limiters of this crate.
 //!
 //! A [`Limiter`] decides about a [`Charge`]. [`Redis`] decides on a server that many processes
-//! share, [`Memory`] in this process. [`LimiterExt`] adds wrappers. [Tuning]
-//! has their order:
-//!
-//! | purpose | methods |
-//! |---|---|
-//! | a time limit, another answer if the store fails | `timeout`, `or_else`, `breaker` |
-//! | fewer calls | `deny_cache`, `lease` |
-//! | a trial, a switch | `shadow`, `switch` |
-//! | metrics, events | `metrics` of `MetricsExt`, `trace` of `TraceExt`, `inspect` |
-//! | names in header fields | `describe` |
-//! | one type for all limiters | `boxed` |
-//!
-//! Several limiters decide together: [`AllAtOnce`] in one call to Redis, all or nothing.
-//! [`AllInTurn`] takes limiters of any type, and refunds the others if one refuses.
-//!
-//! ```
-//! use std::time::Duration;
-//! use tower_sluice::algorithm::TokenBucket;
-//! use tower_sluice::limiter::{AllInTurn, Boxed};
-//! use tower_sluice::{Charge, FailOpen, LimiterExt, Memory, Quota};
-//!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-//! # runtime.block_on(async {
-//! let user = Memory::new("user", TokenBucket::new(Quota::per_second(5)));
-//! let everyone = Memory::new("everyone", TokenBucket::new(Quota::per_second(1_000)));
-//! let both = AllInTurn::new([user.boxed(), everyone.boxed()], |charge: &Charge| {
-//!     [charge.clone(), Charge::new("everyone")]
-//! });
-//! let limiter: Boxed = both.timeout(Duration::from_millis(50)).or_else(FailOpen).boxed();
-//! limiter.acquire("alice").await?;
-//! # Ok::<_, tower_sluice::Refusal>(()) }).unwrap();
-//! ```
+//! share, [`Memory`] in this process. [`LimiterExt`] adds wrappers. [Tuning] has their order.
+//! Several limiters decide together by [`AllAtOnce`], in one call to Redis, or [`AllInTurn`], which
+//! takes limiters of any type.
 //!
 //! [`AllAtOnce`]: crate::redis::AllAtOnce
 //! [`Charge`]: crate::Charge
 //! [`Redis`]: crate::redis::Redis
-//!
 //! [Tuning]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/tuning/
 
 #[macro_use]

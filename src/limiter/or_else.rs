@@ -17,20 +17,14 @@ use crate::observe::FallbackWatch;
 
 /// A fallback that admits while the store is away: there is no limit until the store is back.
 ///
-/// It answers only errors of kind [`Infrastructure`], which the content of a request cannot cause.
-/// Every other error stays an error. So neither a request nor the load of this process alone can
-/// turn off the limit. Load that makes Redis itself silent does turn it off. If that matters, use a
-/// [`Memory`](crate::Memory) with a share as the fallback.
+/// It answers only errors of kind [`Infrastructure`](crate::ErrorKind::Infrastructure), which
+/// neither the content of a request nor the load of this process alone can cause. Load that makes
+/// Redis itself silent does turn the limit off. If that matters, use a [`Memory`](crate::Memory)
+/// with a share as the fallback.
 ///
 /// With [`or_else_if`](crate::LimiterExt::or_else_if), your condition replaces this rule. Requests
-/// or load can cause the kinds [`Request`], [`State`], [`Saturation`] and [`Capacity`]. If your
-/// condition covers one of these, a caller can turn off the limit.
-///
-/// [`Infrastructure`]: crate::ErrorKind::Infrastructure
-/// [`Request`]: crate::ErrorKind::Request
-/// [`State`]: crate::ErrorKind::State
-/// [`Saturation`]: crate::ErrorKind::Saturation
-/// [`Capacity`]: crate::ErrorKind::Capacity
+/// or load can cause the kinds `Request`, `State`, `Saturation` and `Capacity`: if it covers one of
+/// these, a caller can turn off the limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailOpen;
 

@@ -3,8 +3,6 @@
 /// Implements these methods of `Limiter` by the same method of `self.inner`:
 /// `pass_on!(check_keyless, settle);` inside of the `impl`. If the inner limiter is
 /// in another field: `pass_on!(self.0, of self: check, operate);`.
-///
-/// Defaults of the trait cannot do this, since the trait has no inner limiter.
 macro_rules! pass_on {
     (@check $self:ident $inner:expr) => {
         fn check(&$self, charge: &crate::core::Charge) -> Self::Future {

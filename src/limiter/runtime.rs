@@ -17,10 +17,6 @@ pub(crate) fn current() -> Result<Handle, Error> {
 }
 
 /// Makes a timer.
-///
-/// # Errors
-///
-/// As [`current`].
 pub(crate) fn sleep_until(instant: Instant) -> Result<Sleep, Error> {
     current().map(|_| time::sleep_until(instant))
 }

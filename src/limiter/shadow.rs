@@ -8,24 +8,7 @@ use crate::core::{Error, Outcome};
 /// [`LimiterExt::shadow`](crate::LimiterExt::shadow). Clones share the counts.
 ///
 /// It shows the effect of a new limit on real traffic. It asks its inner limiter, which takes units
-/// as usual. So each outcome is the same as without the shadow. Then it admits at once.
-///
-/// ```
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota};
-///
-/// # let mut builder = tokio::runtime::Builder::new_current_thread();
-/// # builder.enable_time().build().unwrap().block_on(async {
-/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_hour(2))).shadow();
-/// for call in 0..10 {
-///     let decision = limiter.check(&Charge::new("alice")).await?;
-///     assert!(decision.is_admitted());
-///     let would_be_refused = matches!(decision.shadowed(), Some(Ok(Outcome::Deny { .. })));
-///     assert_eq!(would_be_refused, call >= 2);
-/// }
-/// assert_eq!((limiter.counts().admitted, limiter.counts().refused), (2, 8));
-/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-/// ```
+/// as usual, and then admits at once.
 ///
 /// | the inner limiter answers | the decision |
 /// |---|---|
@@ -41,13 +24,9 @@ use crate::core::{Error, Outcome};
 /// [`Decision::shadowed`]: crate::Decision::shadowed
 /// [`remaining`]: crate::Decision::remaining
 ///
-/// # What it does not do
-///
-/// - It does not hide the time of a decision. So leave a `timeout` inside of it.
-/// - It does not ask again. Without the shadow, a caller would ask again after `Retry`, if nothing
-///   can be reserved.
-/// - It does not change penalties, resets and blocks: these go to the inner limiter. An estimate is
-///   admitted like a charge, and is not counted.
+/// A `timeout` belongs inside of it, since it does not hide the time of a decision. It does not ask
+/// again after `Retry`. Penalties, resets and blocks go to the inner limiter. An estimate is
+/// admitted like a charge, and is not counted.
 pub type Shadow<L> = WithSwitch<L>;
 
 /// The counts of the results of charges without the shadow. A peek takes nothing and is not

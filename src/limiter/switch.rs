@@ -14,47 +14,21 @@ use crate::core::{Charge, Decision, Error, Outcome};
 /// Turns limiters off, into a shadow, and on again, while they are used. It is cheap to clone:
 /// clones are the same switch.
 ///
-/// ```
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::limiter::{Origin, Switch, SwitchMode};
-/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
-///
-/// # let mut builder = tokio::runtime::Builder::new_current_thread();
-/// # builder.enable_time().build().unwrap().block_on(async {
-/// let switch = Switch::new();
-/// let store = Memory::new("api", TokenBucket::new(Quota::per_hour(1)));
-/// let limiter = store.switch(&switch);
-/// assert!(limiter.check(&Charge::new("alice")).await?.is_admitted());
-/// assert!(!limiter.check(&Charge::new("alice")).await?.is_admitted());
-///
-/// // On the day when the limit turns out to be wrong:
-/// switch.set(SwitchMode::Off);
-/// let decision = limiter.check(&Charge::new("alice")).await?;
-/// assert_eq!((decision.is_admitted(), decision.origin()), (true, Origin::Off));
-/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-/// ```
+/// Write `limiter.switch(&switch)`, and later `switch.set(SwitchMode::Off)`.
 ///
 /// | mode | a charge | the inner limiter |
 /// |---|---|---|
 /// | [`On`](SwitchMode::On) | is decided | is asked |
 /// | [`Shadow`](SwitchMode::Shadow) | is admitted | is asked, as in a [`Shadow`](crate::limiter::Shadow) |
-/// | [`Off`](SwitchMode::Off) | is admitted | is not asked, and nothing is taken |
+/// | [`Off`](SwitchMode::Off) | is admitted, with [`Origin::Off`] | is not asked, and nothing is taken |
 ///
 /// In the mode `Shadow`, [`Decision::shadowed`] returns the result without the shadow, even for an
-/// estimate. In the mode
-/// `Off`, the decision has [`Origin::Off`].
+/// estimate. A request without a key is refused in the mode `On` only.
 ///
-/// A request without a key is refused in the mode `On`, and admitted in the other modes.
-///
-/// A change applies at once, to all clones of all limiters with this switch. A charge that was
-/// already sent is decided in the old mode, and a request that waits for its slot keeps it. Taken
-/// units can be settled in every mode.
-///
-/// In the mode `Off`, an estimate and a penalty are answered like a charge, and change nothing. A
-/// reset, a block and an unblock go to the inner limiter in every mode.
-///
-/// A switch is for one process. For many processes, set it in each of them, when it reads its
-/// configuration.
+/// A change applies at once, to all clones of all limiters with this switch, in this process. A
+/// charge that was already sent is decided in the old mode, and a request that waits for its slot
+/// keeps it. Taken units can be settled in every mode. A reset, a block and an unblock go to the
+/// inner limiter in every mode; in the mode `Off`, an estimate and a penalty change nothing.
 #[derive(Clone, Default)]
 pub struct Switch {
     shared: Arc<SwitchState>,

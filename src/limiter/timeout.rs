@@ -1,13 +1,8 @@
 //! A time limit for decisions.
 //!
-//! The timer here is a backstop for limiters that ignore the charge's deadline. It fires 5 ms
-//! later, and lets the runtime catch up, so that the limiter's own answer comes first. It does not
-//! show the state of a store, so its error is of kind [`Saturation`](ErrorKind::Saturation), which
-//! never fails open.
-//!
-//! A limiter over Redis usually answers first, with the kind that `crates/redis-once/src/fault.rs`
-//! decides for a missing answer: the server failed, or this process may be busy.
-//! `src/core/error.rs` says which kinds fail open.
+//! The timer is a backstop for limiters that ignore the charge's deadline: it fires 5 ms later. It
+//! does not show the state of a store, so its error is of kind
+//! [`Saturation`](ErrorKind::Saturation).
 
 use std::future::Future;
 use std::pin::Pin;

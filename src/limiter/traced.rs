@@ -31,61 +31,14 @@ impl<L: Limiter> TraceExt for L {}
 
 /// A limiter whose decisions are events. Made by [`TraceExt::trace`].
 ///
-/// ```
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::limiter::TraceExt;
-/// use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Memory, Quota};
+/// [Metrics and alerts][page] lists the events, with their fields. Refusals, and errors of kind
+/// [`Request`](crate::ErrorKind::Request), are at DEBUG, so that callers cannot fill a log. Peeks,
+/// operations, settlements that took everything and dropped futures make no events.
 ///
-/// # let mut builder = tokio::runtime::Builder::new_current_thread();
-/// # builder.enable_time().build().unwrap().block_on(async {
-/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_hour(2)))
-///     .or_else(FailOpen)
-///     .trace("api");
-/// assert!(limiter.check(&Charge::new("alice")).await?.is_admitted());
-/// // DEBUG tower_sluice::decision: decided limiter="api" outcome="admitted" cost=1 remaining=1 ..
+/// By default events do not show keys, since keys identify people and may be secrets. It costs a
+/// few nanoseconds if no subscriber listens to `tower_sluice::decision`.
 ///
-/// // With a digest of the key, as the names of long keys in Redis hold one:
-/// let limiter = limiter.key_digests();
-/// # assert!(limiter.check(&Charge::new("alice")).await?.is_admitted());
-/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-/// ```
-///
-/// # Its events
-///
-/// | target, level | when |
-/// |---|---|
-/// | `tower_sluice::decision`, DEBUG | each decision, inside of the caller's span |
-/// | `tower_sluice::fault`, WARN | a limiter could not decide: once a second for each [kind] |
-/// | the same | a fallback or a shadow answered in its place: once a second for each kind |
-///
-/// | target | fields |
-/// |---|---|
-/// | `tower_sluice::decision` | `limiter`, `outcome`, `cost`, `seconds` |
-/// | the same, where known | `policy`, `remaining`, `wait_seconds`, `retry_after_seconds`, |
-/// | | `origin`, `shadow`, `kind`, `error`, `key` |
-/// | the same, if a limit could not take all that was used | `limiter`, `units` |
-/// | `tower_sluice::fault` | `limiter`, `kind`, `error` with its causes, `suppressed` |
-/// | the same, with an answer in its place | also `origin`, `admitted` |
-///
-/// An error of kind [`Request`](crate::ErrorKind::Request) is not a fault.
-///
-/// [kind]: crate::ErrorKind
-///
-/// `outcome` is `admitted`, `delayed`, `denied`, `undecided`, `failed open`, `switched off`, or
-/// `asks again` for a charge for which nothing can be reserved. `suppressed` is the number of
-/// faults without an event since the last one. Refusals and errors of kind `Request` are at DEBUG
-/// too, so that callers cannot fill a log.
-///
-/// Peeks, operations, other settlements and dropped futures make no events.
-///
-/// # Keys
-///
-/// By default events do not show keys, since keys identify people and may be secrets.
-///
-/// # Cost
-///
-/// It costs a few nanoseconds if no subscriber listens to `tower_sluice::decision`: no clock is
-/// read. Errors are always checked.
+/// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/metrics_and_alerts/
 pub type Traced<L> = Wrapped<L, Events>;
 
 /// Makes events of the decisions of a limiter.

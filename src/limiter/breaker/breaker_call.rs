@@ -1,8 +1,4 @@
 //! A call to a limiter with a breaker, which always reports its end.
-//!
-//! Slow calls count, since a store that answers late fails nobody and delays all. If each call
-//! takes 80 ms for ten seconds, 1,000 callers wait 80 ms each without a `slow_after`. With one of
-//! 50 ms, fewer than 100 do.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -293,13 +293,8 @@ fn steps(parts: Vec<Part>, rules: &impl Rules) -> VecDeque<Step> {
     Step::of(alone, 1).into_iter().chain(Step::of(others, all)).collect()
 }
 
-/// Peeks at all steps, at the same time, so that units rarely have to be given back. A step that
-/// will refuse then comes first, whatever the others do. After it comes a step whose limiters fail,
-/// before anything is taken.
-///
-/// It costs one more call for each step. Without it, 50 requests of a caller that is at its own
-/// limit take 44 of the 100 units of a token bucket that all share, since a busy bucket cannot
-/// refund them; with it, they take none. Eleven tests fail without it.
+/// Peeks at all steps, at the same time: otherwise callers at their own limit take units of a
+/// shared bucket. A step that will refuse then comes first, and next a step whose limiters fail.
 async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<Step> {
     if !steps.iter().any(Step::has_cost) {
         return steps;

@@ -9,10 +9,6 @@ use crate::limiter::charge_numbers::{micros, units};
 use crate::limiter::line::SettleUnits;
 
 /// Joins charges with equal costs and longest waits. `own` are the limiters' quotas.
-///
-/// # Errors
-///
-/// If a charge brings several quotas, or several numbers of units that stay free.
 pub(crate) fn of_alike(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error> {
     let whole = charges[0].clone().keep_free(keep_free(charges)?);
     match charges.iter().all(|charge| charge.own_quota().is_none()) {
@@ -23,10 +19,6 @@ pub(crate) fn of_alike(charges: &[&Charge], own: &Quotas) -> Result<Charge, Erro
 
 /// Joins charges that keep their own costs and longest waits. The result has the largest cost and
 /// the longest wait. `own` are the limiters' quotas.
-///
-/// # Errors
-///
-/// If a charge brings several quotas, or several numbers of units that stay free.
 pub(crate) fn of_each(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error> {
     let stated = charges.iter().map(|charge| CostAndWait {
         cost: units(charge.units()),

@@ -47,10 +47,6 @@ impl Cache {
     }
 
     /// Returns the refusal that answers a question.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such refusal. The error is the question, for the inner limiter's answer.
     pub(super) fn look_up(&self, question: Question) -> Result<Decision, Miss> {
         let place = question.key.place;
         let mut shard = self.shard(place);

@@ -142,10 +142,6 @@ impl<S> Shard<S> {
 
     /// Applies `change` to the key with this name and the [`hash`] of it. If `change` changes the
     /// state, it returns when the state expires. Returns the output of `change`.
-    ///
-    /// # Errors
-    ///
-    /// If the key is new, and no expired key was found to make room for it.
     #[inline]
     pub(super) fn update<T>(
         &mut self,

@@ -38,10 +38,6 @@ impl<A: Algorithm> Store<A> {
     }
 
     /// Returns the store of the same keys under another algorithm.
-    ///
-    /// # Errors
-    ///
-    /// If the algorithm cannot follow its quota.
     pub(super) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
         Ok(Self { named: self.named.with_algorithm(algorithm)?, ..self.clone() })
     }
