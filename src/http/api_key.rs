@@ -12,15 +12,6 @@ use crate::core::{Error, ErrorKind};
 
 /// Charges each request to the API key in the header called `name`, hashed.
 ///
-/// ```
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{Memory, Quota, RateLimitLayer, by_api_key};
-///
-/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
-/// let layer = RateLimitLayer::new(limiter, by_api_key("x-api-key"));
-/// # let _ = layer;
-/// ```
-///
 /// # Panics
 ///
 /// If `name` is not a valid name of a header.
@@ -38,14 +29,6 @@ pub fn by_api_key(name: impl TryInto<HeaderName>) -> ApiKey {
 /// A request with another scheme, such as `Basic`, has no key. A renewed token is a new key, so a
 /// caller that can renew its token has a new limit. If tokens name their user, charge the user
 /// instead.
-///
-/// ```
-/// use tower_sluice::key::{Head, by_bearer_token};
-///
-/// let request = http::Request::get("/").header("authorization", "Bearer alice").body(()).unwrap();
-/// let key = by_bearer_token().of(Head::from(&request));
-/// assert_eq!(key.as_deref(), Some("2bd806c97f0e00af1a1fc3328fa763a9"));
-/// ```
 #[must_use]
 pub fn by_bearer_token() -> ApiKey {
     ApiKey::new(AUTHORIZATION, KeyForm::Bearer)
@@ -66,36 +49,16 @@ pub fn by_bearer_token() -> ApiKey {
 /// So put authentication outside of the limit, or charge the [IP address](crate::key::ClientIp)
 /// too: `by_head(move |head| (api_key.of(head), client_ip.of(head)))`.
 ///
-/// # With a cost or a quota
-///
-/// [`of`](ApiKey::of) returns the key for a [`Charge`](crate::Charge):
-///
-/// ```
-/// use tower_sluice::algorithm::Budget;
-/// use tower_sluice::key::{KeyExtractor, Keyed};
-/// use tower_sluice::{Charge, Memory, Quota, RateLimitLayer, by_api_key, by_head};
-///
-/// let api_key = by_api_key("x-api-key");
-/// let key = by_head(move |head| Some(Charge::new(api_key.of(head)?).cost(1_000)));
-///
-/// let request = http::Request::builder().header("x-api-key", "sk_live_1").body(()).unwrap();
-/// assert!(matches!(key.extract(&request), Keyed::Charge(charge) if charge.units() == 1_000));
-///
-/// let tokens = Memory::new("tokens", Budget::new(Quota::per_minute(10_000)));
-/// let layer = RateLimitLayer::new(tokens, key);
-/// # let _ = layer;
-/// ```
+/// [`of`](ApiKey::of) returns the key for a charge with a cost or a quota:
+/// `by_head(move |head| Some(Charge::new(api_key.of(head)?).cost(1_000)))`.
 ///
 /// # What is stored
 ///
-/// The key in Redis has the first 32 hexadecimal digits of the SHA-256 digest. So the API key is
-/// not readable in Redis or in a log: `alice` becomes
-/// `sluice:api:tb1:{2bd806c97f0e00af1a1fc3328fa763a9}`. A reader who guesses an API key can check
-/// the guess there. This is a risk only if keys are short or follow a pattern. For such keys, set a
+/// The key in Redis has the first 32 hexadecimal digits of the SHA-256 digest, as
+/// `printf %s alice | sha256sum | cut -c1-32` prints them, and [`key_for`](ApiKey::key_for) returns
+/// them: `alice` becomes `sluice:api:tb1:{2bd806c97f0e00af1a1fc3328fa763a9}`. A reader can check a
+/// guess of a short key, or of one that follows a pattern. For such keys, set a
 /// [`secret`](ApiKey::secret).
-///
-/// [`key_for`](ApiKey::key_for) computes the same digits, for example for a reset. So does
-/// `printf %s alice | sha256sum | cut -c1-32`.
 ///
 /// [`HttpResponder::no_key`]: crate::HttpResponder::no_key
 #[derive(Clone)]
@@ -168,20 +131,8 @@ impl ApiKey {
         Error::new(ErrorKind::Request, text)
     }
 
-    /// Returns the key to which requests with this API key are charged.
-    ///
-    /// ```
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::{LimiterExt, Memory, Quota, by_api_key};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
-    /// let api_key = by_api_key("x-api-key");
-    /// // A customer of an admin endpoint begins anew.
-    /// limiter.reset(api_key.key_for("sk_live_4242")).await?;
-    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-    /// ```
+    /// Returns the key to which requests with this API key are charged, for example for a
+    /// [`reset`](crate::LimiterExt::reset).
     #[must_use]
     pub fn key_for(&self, api_key: &str) -> String {
         self.digest.of(api_key.as_bytes())

@@ -1,9 +1,6 @@
 //! The IP address of the client, even behind proxies.
 //!
-//! `peer.rs` finds the socket's peer. `header.rs` splits a header into elements, the last element
-//! first. `forwarded.rs` finds the address in an element of `Forwarded`, and `forwarded_address.rs`
-//! reads it. `networks.rs` reads the networks of trusted proxies, and `client_addr.rs` groups IPv6
-//! addresses.
+//! `header.rs` splits a header into elements, the last element first.
 
 mod client_addr;
 mod forwarded;
@@ -89,29 +86,22 @@ pub fn by_client_ip() -> ClientIp {
 ///
 /// # Which address counts
 ///
-/// Each proxy appends to a header the address from which it received the request. So the addresses
-/// are read from the right, starting with the peer of the socket. If an address is a trusted proxy,
-/// that proxy wrote the next element to the left. The first address that is not trusted is the
-/// client.
+/// The addresses are read from the right, starting with the peer of the socket. If an address is a
+/// trusted proxy, that proxy wrote the next element to the left. The first address that is not
+/// trusted is the client. See [keys and client addresses][keys].
 ///
 /// - By default no proxy is trusted. Then the peer is the client, and no header is read.
 /// - An element that is not an address ends the search, and the last valid address is the client.
 ///   `unknown`, an address with a zone, and an element with a byte above 0x7F are not addresses.
 /// - At most 64 elements and 8 KiB are read, from the right.
-/// - A client can write only to the left of the text that the first trusted proxy appended. It
-///   cannot change how that text is read, not even with an unclosed quotation mark.
-/// - **Each trusted proxy must append to this header, or set it.** A client may send the header
-///   itself. If a trusted proxy passes it on unchanged, the client chooses its own address.
+/// - **Each trusted proxy must append to this header, or set it.** If one passes it on unchanged,
+///   the client chooses its own address.
 ///
-/// # The key
+/// The key is the address in plain text, `203.0.113.9`, and that of an IPv6 address its network,
+/// `2001:db8:1:2::/64`, but for NAT64 gateways (`64:ff9b::/96`). An IPv4 address that is mapped
+/// into IPv6 becomes that IPv4 address. [`group`](ClientIp::group) returns the key of an address.
 ///
-/// An IPv4 address is the key itself: `203.0.113.9`. IPv6 clients have whole networks, so an IPv6
-/// address is grouped by its first 64 bits: `2001:db8:1:2::/64`. An IPv4 address that is mapped
-/// into IPv6 becomes that IPv4 address. An address of a NAT64 gateway, in `64:ff9b::/96`, is not
-/// grouped.
-///
-/// In Redis the key is stored in plain text: `sluice:ip:tb1:{203.0.113.9}`.
-/// [`group`](ClientIp::group) returns the key of an address, for example for a reset.
+/// [keys]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/keys_and_client_addresses/
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ClientIp<P = KnownPeers> {

@@ -1,8 +1,6 @@
 //! Answers of refused Connect-RPC requests: errors in JSON.
 //!
-//! A Connect client takes the code of an error from the body. Without one it reads a 429 as
-//! `unavailable`. A unary call gets the error with the code's HTTP status. A stream has the status
-//! 200, and the error is in the message that ends it.
+//! A Connect client takes the code of an error from the body.
 
 use std::time::Duration;
 

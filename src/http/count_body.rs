@@ -29,19 +29,9 @@ pin_project! {
     /// has left. In that case, the frames so far count. A frame counts when the server takes it, so
     /// a caller that leaves may not have received the last counted frames.
     ///
-    /// ```
-    /// use bytes::Bytes;
-    /// use http_body_util::{BodyExt, Full};
-    /// use tower_sluice::respond::{CountedBody, SettleHandle, count_bytes};
+    /// [Tokens and bytes][tokens] counts uploads so.
     ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    /// # runtime.block_on(async {
-    /// let handle = SettleHandle::default();
-    /// let upload: Full<Bytes> = Full::from("hello");
-    /// let body = CountedBody::new(upload, count_bytes, handle.take());
-    /// assert_eq!(body.collect().await.unwrap().to_bytes(), "hello");
-    /// # });
-    /// ```
+    /// [tokens]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/tokens_and_bytes/
     pub struct CountedBody<B, F> {
         #[pin]
         body: B,

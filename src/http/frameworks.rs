@@ -30,20 +30,8 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Answers as a layer with [`HttpResponder::new`] does, so that `?` works in a handler:
-///
-/// ```
-/// use axum::extract::State;
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{Charge, LimiterExt, Memory, Refusal};
-///
-/// async fn report(State(limiter): State<Memory<TokenBucket>>) -> Result<String, Refusal> {
-///     limiter.try_acquire(Charge::new("reports").cost(10)).await?;
-///     Ok(String::from("a report"))
-/// }
-/// # let _: axum::Router<Memory<TokenBucket>> =
-/// #     axum::Router::new().route("/", axum::routing::get(report));
-/// ```
+/// Answers as a layer with [`HttpResponder::new`] does, so that `limiter.try_acquire(..).await?`
+/// works in a handler.
 #[cfg(feature = "axum")]
 impl axum::response::IntoResponse for crate::core::Refusal {
     fn into_response(self) -> axum::response::Response {
@@ -53,20 +41,6 @@ impl axum::response::IntoResponse for crate::core::Refusal {
 
 /// The status that a layer with [`HttpResponder::new`] answers, so that `?` works in a method. The
 /// refusal is its [`source`](std::error::Error::source), which no caller sees.
-///
-/// ```
-/// use tonic::{Request, Response, Status};
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{Charge, LimiterExt, Memory};
-///
-/// async fn report(
-///     limiter: &Memory<TokenBucket>,
-///     _: Request<()>,
-/// ) -> Result<Response<String>, Status> {
-///     limiter.try_acquire(Charge::new("reports").cost(10)).await?;
-///     Ok(Response::new(String::from("a report")))
-/// }
-/// ```
 #[cfg(feature = "tonic")]
 impl From<crate::core::Refusal> for tonic::Status {
     fn from(refusal: crate::core::Refusal) -> Self {

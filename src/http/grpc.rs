@@ -1,9 +1,8 @@
 //! Answers of refused gRPC requests: trailers-only statuses, which need no gRPC library.
 //!
-//! A gRPC client does not read a 429 or `Retry-After`. It reads `grpc-status`, the delay in
-//! `google.rpc.RetryInfo` of its details, and `grpc-retry-pushback-ms`. One header block carries
-//! them all, and ends the stream. If a response began with separate headers, the client could not
-//! retry the call.
+//! A gRPC client reads `grpc-status`, the delay in `google.rpc.RetryInfo` of its details, and
+//! `grpc-retry-pushback-ms`. One header block carries them all, and ends the stream: after separate
+//! headers, the client could not retry the call.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -22,8 +21,7 @@ const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 /// case are equal.
 ///
 /// A refusal of gRPC has the status 200. So the method counts too: with the content type alone, any
-/// caller could turn the 429 of a page into a 200 that caches store. The version does not count: a
-/// layer that translates gRPC-Web leaves it as it was.
+/// caller could turn the 429 of a page into a 200 that caches store.
 pub(super) fn content_type<B>(request: &Request<B>) -> Option<HeaderValue> {
     if request.method() != Method::POST {
         return None;

@@ -76,29 +76,9 @@ debug_by_name!([] Head<'_>: method);
 
 /// Finds keys in the head of a request with any body: one closure for several frameworks.
 ///
-/// ```
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{Memory, Quota, RateLimitLayer, by_head};
-///
-/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
-/// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")));
-/// # let _ = layer;
-/// ```
-///
-/// To say what is missing, return [`Keyed::Missing`]. Its text stands in the refusal and in the
-/// warning of the feature `tracing`. `None` and `Err` say only that there is no key.
-///
-/// ```
-/// use tower_sluice::key::{IntoCharge, KeyExtractor, Keyed};
-/// use tower_sluice::{Error, ErrorKind, by_head};
-///
-/// let by_user = by_head(|head| match head.header("x-user") {
-///     Some(user) => user.into_charge(),
-///     None => Keyed::Missing(Error::new(ErrorKind::Request, "request has no header x-user")),
-/// });
-/// let Keyed::Missing(why) = by_user.extract(&http::Request::new(())) else { panic!() };
-/// assert_eq!(why.to_string(), "request has no header x-user");
-/// ```
+/// To say what is missing, return a [`Keyed::Missing`], such as
+/// `None => Keyed::Missing(Error::new(ErrorKind::Request, "request has no header x-user"))`. Its
+/// text stands in the refusal and in the warning of the feature `tracing`.
 ///
 /// To name the type of a layer, for example in a struct's field, use a function instead of a
 /// closure:

@@ -17,15 +17,8 @@ use crate::core::{Error, ErrorKind};
 /// | `Legacy` | `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42`, `X-RateLimit-Reset: 13` |
 /// | `LegacyEpoch` | the same with `X-RateLimit-Reset: 1767225613` |
 ///
-/// Its text forms are `draft-11`, `draft-07`, `draft-06`, `legacy`, `legacy-epoch` and `none`:
-///
-/// ```
-/// use tower_sluice::respond::HeaderStyle;
-///
-/// let style: HeaderStyle = "draft-07".parse()?;
-/// assert_eq!(style, HeaderStyle::Draft07);
-/// # Ok::<(), tower_sluice::Error>(())
-/// ```
+/// Its text forms are `draft-11`, `draft-07`, `draft-06`, `legacy`, `legacy-epoch` and `none`, for
+/// `parse`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeaderStyle {
@@ -72,16 +65,6 @@ pub enum OnAdmitted {
 /// Refusals have the fields, by default in the style `draft-11`. Responses to admitted requests
 /// have them if [`on_admitted`](RateLimitHeaders::on_admitted) says so.
 ///
-/// ```
-/// use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
-/// use tower_sluice::HttpResponder;
-///
-/// let headers = RateLimitHeaders::new(HeaderStyle::Draft11).on_admitted(OnAdmitted::Always);
-/// let responder = HttpResponder::new().headers(headers);
-/// let without = HttpResponder::new().headers(HeaderStyle::None);
-/// # let _: [HttpResponder; 2] = [responder, without];
-/// ```
-///
 /// # The fields
 ///
 /// | | |
@@ -109,9 +92,8 @@ pub enum OnAdmitted {
 ///
 /// Lists are appended to those of the inner service. If the inner service has set one of the other
 /// fields, that field is kept, and no other field is added. With two layers of this crate, these
-/// fields show the tighter of both tightest policies.
-///
-/// Scripts in a browser cannot read these fields, unless the CORS layer exposes them.
+/// fields show the tighter of both tightest policies. Scripts in a browser read them only if the
+/// CORS layer exposes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct RateLimitHeaders {

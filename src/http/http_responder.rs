@@ -28,10 +28,6 @@ use crate::tower::reject::Respond;
 /// | no key | 400, or as set by [`no_key`] | `WWW-Authenticate`, if set by [`www_authenticate`] |
 /// | no key, since the peer address is missing | 400 | |
 ///
-/// [`text`](HttpResponder::text) adds a short text, such as "request has no header x-api-key to
-/// limit by". For longer bodies, use [`problem_json`](HttpResponder::problem_json) or
-/// [`body`](HttpResponder::body).
-///
 /// [`no_key`]: HttpResponder::no_key
 /// [`www_authenticate`]: HttpResponder::www_authenticate
 ///
@@ -49,39 +45,18 @@ use crate::tower::reject::Respond;
 /// | 401 | `UNAUTHENTICATED` (16) |
 /// | 403 | `PERMISSION_DENIED` (7) |
 ///
-/// A request of [Connect](https://connectrpc.com/docs/protocol) gets an error in JSON with the same
-/// codes, such as `resource_exhausted`. It is a `POST` with a content type
-/// `application/connect+proto` or the like, which is a stream, or with the header
-/// `Connect-Protocol-Version: 1`, or a `GET` with `connect=v1` in its query. A unary call has the
-/// HTTP status of its code and all header fields. A stream has the status 200, and the error is in
-/// the message that ends it. The call never waits longer than its `Connect-Timeout-Ms`. The error
-/// needs a body: a `String`, the body of axum or of tonic with the feature of that name, or one
-/// that [`connect_body`](HttpResponder::connect_body) makes. With another body, the answer is the
-/// one for HTTP, and clients read its 429 as `unavailable`.
-///
 /// Pushback is the header `grpc-retry-pushback-ms`: the milliseconds until the caller may try
-/// again, which `RetryInfo` has, too. Connect has no pushback: its 503 has a `RetryInfo`. If the
-/// charge can never fit, or its key is blocked without an end, it is -1 and there is no
-/// `RetryInfo`. A 429 also has a `QuotaFailure` with the names of the policies that refuse, and an
-/// `ErrorInfo` with the reason `RATE_LIMIT_EXCEEDED` and the domain `tower-sluice`.
+/// again, which `RetryInfo` has, too. If the charge can never fit, or its key is blocked without an
+/// end, it is -1 and there is no `RetryInfo`.
 ///
-/// [`headers`](HttpResponder::headers) sets the fields that show a caller its limits, on refusals
-/// and if wanted on responses to admitted requests. Handlers that read the decision need
-/// [`report_in_request`](HttpResponder::report_in_request). Outer layers that read it need
-/// [`report_in_response`](HttpResponder::report_in_response).
+/// A request of Connect gets an error in JSON with the same codes. It needs a body: a `String`, the
+/// body of axum or of tonic with the feature of that name, or one that
+/// [`connect_body`](HttpResponder::connect_body) makes. With another body, the answer is the one
+/// for HTTP. The page [gRPC] says which requests these are, and lists the details of both.
 ///
-/// ```
-/// use http::{Request, Response, StatusCode};
-/// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
-///
-/// let respond = HttpResponder::new().no_key(StatusCode::UNAUTHORIZED);
-/// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
-/// let response: Response<String> = respond.refuse_in_handler(Request::new(()), no_key);
-/// assert_eq!(response.status(), 401);
-/// ```
-///
-/// An example with a JSON body: the closure returns the body type of the service, here a `String`.
-/// With axum it is `axum::body::Body`, as in `Body::from(text)`:
+/// [`headers`](HttpResponder::headers) sets the fields that show a caller its limits. [What callers
+/// see][callers] has more examples. The closure of `body` returns the body type of the service,
+/// with axum `axum::body::Body`:
 ///
 /// ```
 /// use http::{HeaderValue, Request, Response};
@@ -92,9 +67,11 @@ use crate::tower::reject::Respond;
 ///     .body(|refusal| format!(r#"{{"error":"{refusal}"}}"#));
 /// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
 /// let response: Response<String> = respond.refuse_in_handler(Request::new(()), no_key);
-/// assert_eq!(response.headers()["content-type"], "application/json");
 /// assert_eq!(response.body(), r#"{"error":"no header x-user"}"#);
 /// ```
+///
+/// [callers]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/what_callers_see/
+/// [gRPC]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/grpc/
 #[derive(Clone)]
 #[must_use]
 pub struct HttpResponder<F = DefaultBody, E = DefaultBody> {
@@ -158,18 +135,6 @@ impl<F, E> HttpResponder<F, E> {
 
     /// Sets the field `WWW-Authenticate` of a 401 for a request without a key: the authentication
     /// scheme, which RFC 9110 requires. Default: none.
-    ///
-    /// ```
-    /// use http::{HeaderValue, Request, Response, StatusCode};
-    /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
-    ///
-    /// let respond = HttpResponder::new()
-    ///     .no_key(StatusCode::UNAUTHORIZED)
-    ///     .www_authenticate(HeaderValue::from_static("Bearer"));
-    /// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no bearer token"));
-    /// let response: Response<String> = respond.refuse_in_handler(Request::new(()), no_key);
-    /// assert_eq!(response.headers()["www-authenticate"], "Bearer");
-    /// ```
     pub fn www_authenticate(mut self, challenge: HeaderValue) -> Self {
         self.settings.challenge = Some(challenge);
         self
@@ -185,38 +150,10 @@ impl<F, E> HttpResponder<F, E> {
     /// headers, which all other setters have written before. Default: none. A gRPC status is not
     /// changed.
     ///
-    /// Together with [`body`](HttpResponder::body) the answer can depend on the request, and
-    /// responses to admitted requests keep their fields:
+    /// Together with [`body`](HttpResponder::body) the answer can depend on the request: see [HTML
+    /// for browsers, JSON for programs][callers].
     ///
-    /// ```
-    /// use http::{HeaderValue, Request, Response};
-    /// use tower_sluice::respond::HttpRefusal;
-    /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
-    ///
-    /// fn wants_html(refusal: &HttpRefusal) -> bool {
-    ///     refusal.head().header("accept").is_some_and(|accept| accept.contains("text/html"))
-    /// }
-    ///
-    /// let respond = HttpResponder::new()
-    ///     .problem_json()
-    ///     .body(|refusal| match wants_html(refusal) {
-    ///         true => String::from("<h1>Slow down</h1>"),
-    ///         false => refusal.problem_json(),
-    ///     })
-    ///     .edit_headers(|refusal, headers| {
-    ///         if wants_html(refusal) {
-    ///             headers.insert("content-type", HeaderValue::from_static("text/html"));
-    ///         }
-    ///     });
-    /// let ask = |accept| -> Response<String> {
-    ///     let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
-    ///     let request = Request::get("/").header("accept", accept).body(()).unwrap();
-    ///     respond.refuse_in_handler(request, no_key)
-    /// };
-    /// assert_eq!(ask("text/html").body(), "<h1>Slow down</h1>");
-    /// assert_eq!(ask("text/html").headers()["content-type"], "text/html");
-    /// assert_eq!(ask("*/*").headers()["content-type"], "application/problem+json");
-    /// ```
+    /// [callers]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/what_callers_see/
     pub fn edit_headers<T>(mut self, edit: T) -> Self
     where
         T: Fn(&HttpRefusal, &mut HeaderMap) + Send + Sync + 'static,
@@ -239,28 +176,6 @@ impl<F, E> HttpResponder<F, E> {
 
     /// Sets the fields that show a caller its limits: a [`HeaderStyle`], or [`RateLimitHeaders`],
     /// which also set the responses that have them. Default: the fields of draft-11, on refusals.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tower::{Layer, ServiceExt, service_fn};
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::key::Global;
-    /// use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
-    /// use tower_sluice::{HttpResponder, Memory, Quota, RateLimitLayer};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let headers = RateLimitHeaders::new(HeaderStyle::Draft11).on_admitted(OnAdmitted::Always);
-    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(100)));
-    /// let limit = RateLimitLayer::new(limiter, Global)
-    ///     .respond(HttpResponder::new().headers(headers));
-    ///
-    /// let inner = async |_: Request<()>| Ok::<_, std::io::Error>(http::Response::new(()));
-    /// let response = limit.layer(service_fn(inner)).oneshot(Request::new(())).await?;
-    /// assert_eq!(response.headers()["ratelimit-policy"], r#""api";q=100;w=60"#);
-    /// assert_eq!(response.headers()["ratelimit"], r#""api";r=99;t=1"#);
-    /// # Ok::<(), std::io::Error>(()) }).unwrap();
-    /// ```
     pub fn headers(mut self, headers: impl Into<RateLimitHeaders>) -> Self {
         self.settings.headers = headers.into();
         self
@@ -268,23 +183,6 @@ impl<F, E> HttpResponder<F, E> {
 
     /// Adds the decision to the extensions of each request that passes, as a [`DecisionReport`],
     /// for its handler. Default: off, since it costs two allocations.
-    ///
-    /// ```
-    /// use axum::{Extension, Router, routing::get};
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::key::Global;
-    /// use tower_sluice::respond::DecisionReport;
-    /// use tower_sluice::{HttpResponder, Memory, Quota, RateLimitLayer};
-    ///
-    /// async fn left(Extension(decision): Extension<DecisionReport>) -> String {
-    ///     format!("{:?} left", decision.remaining())
-    /// }
-    ///
-    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(100)));
-    /// let respond = HttpResponder::new().report_in_request();
-    /// let limit = RateLimitLayer::new(limiter, Global).respond(respond);
-    /// let app: Router = Router::new().route("/", get(left)).layer(limit);
-    /// ```
     pub const fn report_in_request(mut self) -> Self {
         self.settings.report_in_request = true;
         self
@@ -292,20 +190,6 @@ impl<F, E> HttpResponder<F, E> {
 
     /// Adds the decision to the extensions of each response of a decided request, as a
     /// [`DecisionReport`], for outer layers. Default: off.
-    ///
-    /// ```
-    /// use http::{Request, Response};
-    /// use tower_sluice::respond::DecisionReport;
-    /// use tower_sluice::{Decision, HttpResponder, Outcome, Refusal};
-    ///
-    /// let denied = || Refusal::Denied(Decision::new(Outcome::Deny { retry_after: None }));
-    /// let has_report = |respond: HttpResponder| {
-    ///     let response: Response<String> = respond.refuse_in_handler(Request::new(()), denied());
-    ///     response.extensions().get::<DecisionReport>().is_some()
-    /// };
-    /// assert!(!has_report(HttpResponder::new()));
-    /// assert!(has_report(HttpResponder::new().report_in_response()));
-    /// ```
     pub const fn report_in_response(mut self) -> Self {
         self.settings.report_in_response = true;
         self
@@ -316,25 +200,6 @@ impl<F, E> HttpResponder<F, E> {
     ///
     /// It is the text of the [`HttpRefusal`]: the fault of the request, without details of the
     /// store.
-    ///
-    /// ```
-    /// use http::{Request, Response};
-    /// use tower::{Layer, ServiceExt, service_fn};
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::{HttpResponder, Memory, Quota, RateLimitLayer, by_api_key};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(100)));
-    /// let limit = RateLimitLayer::new(limiter, by_api_key("x-api-key"))
-    ///     .respond(HttpResponder::new().text());
-    ///
-    /// let inner = async |_: Request<()>| Ok::<_, std::io::Error>(Response::new(String::new()));
-    /// let response = limit.layer(service_fn(inner)).oneshot(Request::new(())).await?;
-    /// assert_eq!(response.status(), 400);
-    /// assert_eq!(response.body(), "request has no header x-api-key to limit by");
-    /// # Ok::<(), std::io::Error>(()) }).unwrap();
-    /// ```
     pub fn text(self) -> HttpResponder<PlainText, E> {
         self.content_type(HeaderValue::from_static("text/plain; charset=utf-8"))
             .with_body(PlainText)
@@ -343,21 +208,6 @@ impl<F, E> HttpResponder<F, E> {
     /// Sets the body of refusals to a [problem document](HttpRefusal::problem_json), and their
     /// content type to `application/problem+json`. The body type must be `From<String>`. Default:
     /// an empty body.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use http::{Request, Response};
-    /// use tower_sluice::{Decision, HttpResponder, Outcome, Quota, Refusal};
-    ///
-    /// let retry_after = Some(Duration::from_millis(12_300));
-    /// let denied = Decision::new(Outcome::Deny { retry_after })
-    ///     .with_limiter("api".into(), Quota::per_minute(100))
-    ///     .with_report(0, Duration::from_secs(60));
-    /// let respond = HttpResponder::new().problem_json();
-    /// let denied = Refusal::Denied(denied);
-    /// let response: Response<String> = respond.refuse_in_handler(Request::new(()), denied);
-    /// assert!(response.body().contains(r#""violated-policies":["api"]"#));
-    /// ```
     pub fn problem_json(self) -> HttpResponder<ProblemJson, E> {
         self.content_type(HeaderValue::from_static("application/problem+json"))
             .with_body(ProblemJson)
@@ -382,26 +232,6 @@ impl<F, E> HttpResponder<F, E> {
     }
 
     /// Sets how an empty body is made, for bodies without `Default`. Default: `Default::default`.
-    ///
-    /// ```
-    /// use http::{Request, Response};
-    /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
-    ///
-    /// struct Page(&'static str);
-    ///
-    /// let respond = HttpResponder::new()
-    ///     .body(|_| Page("<h1>Slow down</h1>"))
-    ///     .empty_body(|| Page(""));
-    /// let no_key = || Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
-    /// let response = respond.refuse_in_handler(Request::new(()), no_key());
-    /// assert_eq!(response.body().0, "<h1>Slow down</h1>");
-    ///
-    /// let call = Request::post("/a.B/C").header("content-type", "application/grpc");
-    /// let call = call.body(()).unwrap();
-    /// let response: Response<Page> = respond.refuse_in_handler(call, no_key());
-    /// assert_eq!(response.headers()["grpc-status"], "3");
-    /// assert_eq!(response.body().0, "");
-    /// ```
     pub fn empty_body<T, C>(self, empty: T) -> HttpResponder<F, T>
     where
         T: Fn() -> C,
@@ -412,23 +242,6 @@ impl<F, E> HttpResponder<F, E> {
     /// Sets how the body of a Connect error is made from its text. Default: by `From<String>` after
     /// [`text`](HttpResponder::text) and [`problem_json`](HttpResponder::problem_json), else for
     /// the bodies that [`HttpResponder`] lists.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
-    ///
-    /// #[derive(Default)]
-    /// struct Page(String);
-    ///
-    /// let respond = HttpResponder::new().connect_body(Page);
-    /// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
-    /// let call = Request::get("/a.B/C?connect=v1&encoding=json").body(()).unwrap();
-    /// let response = respond.refuse_in_handler(call, no_key);
-    /// assert_eq!(response.status(), 400);
-    /// assert_eq!(response.headers()["content-type"], "application/json");
-    /// let error = r#"{"code":"invalid_argument","message":"no header x-user"}"#;
-    /// assert_eq!(response.body().0, error);
-    /// ```
     pub fn connect_body<T, C>(self, make: T) -> HttpResponder<ConnectBody<F, T>, E>
     where
         T: Fn(String) -> C,
@@ -440,38 +253,15 @@ impl<F, E> HttpResponder<F, E> {
     /// Returns the response to a refused request, for handlers that call a limiter themselves.
     ///
     /// A closure in [`respond`](crate::RateLimitLayer::respond) has only a `&Refusal`, so it does
-    /// not compile with this call: responses to admitted requests would lose their fields. Pass the
-    /// responder itself to `respond`, and change it by [`body`](HttpResponder::body) and
-    /// [`edit_headers`](HttpResponder::edit_headers).
+    /// not compile with this call: pass the responder itself to `respond`.
     ///
-    /// A handler calls a limiter itself if the key is in the body, such as the user of a login.
-    /// [`try_acquire`](crate::LimiterExt::try_acquire) decides at once, and its error is the
-    /// [`Refusal`]. With axum, a handler may also return it as its error. Of the request, only the
-    /// head is used, since `HEAD` and gRPC get other responses. Here an empty request is enough.
+    /// A handler calls a limiter itself if the key is in the body, such as the user of a login. Of
+    /// the request, only the head is used, since `HEAD` and gRPC get other responses. Here an empty
+    /// request is enough.
     ///
-    /// ```
-    /// use http::{Request, Response};
-    /// use tower_sluice::algorithm::FixedWindow;
-    /// use tower_sluice::{HttpResponder, LimiterExt, Memory, Quota};
+    /// [Login protection][login] has an example.
     ///
-    /// async fn login(logins: &Memory<FixedWindow>, user: &str) -> Response<String> {
-    ///     match logins.try_acquire(user).await {
-    ///         Ok(_) => Response::new(String::from("the password is checked")),
-    ///         Err(refusal) => {
-    ///             HttpResponder::new().text().refuse_in_handler(Request::new(()), refusal)
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
-    /// let logins = Memory::new("logins", FixedWindow::new(Quota::per_hour(1)).anchored());
-    /// assert_eq!(login(&logins, "alice").await.status(), 200);
-    /// let refused = login(&logins, "alice").await;
-    /// assert_eq!(refused.status(), 429);
-    /// assert_eq!(refused.headers()["retry-after"], "3600");
-    /// # });
-    /// ```
+    /// [login]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/login_protection/
     #[doc(alias = "into_response")]
     #[must_use]
     pub fn refuse_in_handler<B, C>(&self, request: Request<B>, refusal: Refusal) -> Response<C>

@@ -19,35 +19,14 @@ use super::retry_after::retry_after;
 /// that not all callers come back at once.
 ///
 /// - Only a refusal that names a time is tried again: 429 or 503, or a status of gRPC in the
-///   headers. An error of the service is not. Other servers than this crate's may answer 503 after
-///   they did some of the work: if that matters, write a policy of your own with [`retry_after`].
+///   headers. An error of the service is not.
 /// - If the upstream asks for a longer time than `longest`, its answer goes to the caller.
 /// - Requests are cloned, so their body has to be [`Clone`]: a `Bytes` or a `String`, not a stream.
-/// - Put the `RetryLayer` outside of a limit of your own: the upstream counts each attempt, too.
 ///
-/// ```
-/// use std::time::Duration;
-/// use http::{Request, Response};
-/// use tower::retry::RetryLayer;
-/// use tower::{BoxError, Layer, ServiceExt, service_fn};
-/// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::key::Global;
-/// use tower_sluice::upstream::ObeyRetryAfter;
-/// use tower_sluice::{Memory, Quota, RateLimitLayer};
+/// The guide's page on [clients] has an example,
+/// `RetryLayer::new(ObeyRetryAfter::new()).layer(client)`.
 ///
-/// # let mut builder = tokio::runtime::Builder::new_current_thread();
-/// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
-/// // A supplier that answers one request each five seconds.
-/// let pace = Memory::new("supplier", TokenBucket::new(Quota::new(1, Duration::from_secs(5))));
-/// let hello = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new(String::new())) });
-/// let supplier = RateLimitLayer::new(pace, Global).layer(hello);
-///
-/// let client = RetryLayer::new(ObeyRetryAfter::new()).layer(supplier);
-/// for _ in 0..2 {
-///     assert_eq!(client.clone().oneshot(Request::new(())).await?.status(), 200);
-/// }
-/// # Ok::<(), BoxError>(()) }).unwrap();
-/// ```
+/// [clients]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clients/
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ObeyRetryAfter {

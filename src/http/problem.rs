@@ -37,17 +37,6 @@ impl HttpRefusal {
 
     /// Returns the refusal as a problem document. A denial has the type `quota-exceeded` and the
     /// names of the policies that refuse. Without a decision the document has no type.
-    ///
-    /// ```
-    /// use http::Response;
-    /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
-    ///
-    /// let respond = HttpResponder::new().body(|refusal| refusal.problem_json());
-    /// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
-    /// let response: Response<String> = respond.refuse_in_handler(http::Request::new(()), no_key);
-    /// assert!(response.body().starts_with(r#"{"type":"about:blank","title":"Bad Request","#));
-    /// assert!(response.body().ends_with(r#","detail":"no header x-user"}"#));
-    /// ```
     #[must_use]
     pub fn problem_json(&self) -> String {
         let status = self.status();

@@ -30,11 +30,8 @@ use super::rpc_status::retry_delay;
 /// - **Several values** of a field: the longest. Of `RateLimit`, the longest of all its limits.
 /// - **A date** counts from the `Date` of the response, so the clocks may differ. Without a `Date` it
 ///   counts from the clock of this machine. A time that is over is a wait of 0.
-/// - **Seconds** are digits, perhaps with a fraction, which is rounded up. What is not, such as a
-///   negative number, `NaN` or `1e3`, is ignored as if it were absent. A number that is too large is
-///   `longest`.
-///
-/// A time of a supplier is a claim: choose `longest` so that you can bear the whole of it.
+/// - **Seconds** are digits, perhaps with a fraction, which is rounded up. Anything else is
+///   ignored. A number that is too large is `longest`.
 ///
 /// ```
 /// use std::time::Duration;

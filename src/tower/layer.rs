@@ -42,12 +42,10 @@ use crate::tower::shared::{Hooks, Shared};
 ///
 /// **Two layers on one request** take from two limits, one after the other. When the inner layer
 /// refuses, the outer one has already taken its units, and they stay taken. Use one layer whose
-/// limiter decides about both limits. For one key, take a tuple of algorithms. For different keys,
-/// take [`AllAtOnce`](crate::redis::AllAtOnce) or [`AllInTurn`](crate::limiter::AllInTurn). See
-/// [several limits].
+/// limiter decides about both limits: see [several limits].
 ///
-/// Clones share the limiter and the number of requests that wait, so a framework may apply the
-/// layer to each route. A setter on one clone does not change the others.
+/// Clones share the limiter and the number of requests that wait. A setter on one clone does not
+/// change the others.
 ///
 /// [several limits]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/several_limits/
 #[doc(alias("GovernorLayer", "throttle"))]
@@ -59,19 +57,13 @@ pub struct RateLimitLayer<L, K, R, H = Hooks> {
 impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     /// Limits requests by `limiter`. Each request is charged to the key that `key` finds in it.
     ///
-    /// `key` is usually [`by_head`](crate::by_head) around a closure over the head. It may be a
-    /// closure over the whole request, which states the request's type.
-    /// [`Global`](crate::key::Global) is one key for all requests. See
-    /// [`KeyExtractor`](crate::key::KeyExtractor).
-    ///
-    /// A closure over the head does not compile without `by_head`. The compiler says "expected
-    /// closure signature `for<'a> fn(&'a Request<Body>) -> _`", or "type annotations needed".
-    ///
-    /// A cost of 0 counts as 1: see [`Charge::cost`](crate::Charge::cost).
+    /// `key` is usually [`by_head`](crate::by_head) around a closure over the head, which does not
+    /// compile without it: "expected closure signature `for<'a> fn(&'a Request<Body>) -> _`", or
+    /// "type annotations needed". It may be a closure over the whole request, which states the
+    /// request's type. See [`KeyExtractor`](crate::key::KeyExtractor).
     ///
     /// [`HttpResponder`] answers refusals. A service that does not speak HTTP needs another
-    /// responder, such as [`Raise`](crate::respond::Raise): see
-    /// [`respond`](RateLimitLayer::respond).
+    /// responder: see [`respond`](RateLimitLayer::respond).
     pub fn new(limiter: L, key: K) -> Self {
         let (limiter, key, respond) = (limiter.into(), key.into(), HttpResponder::new().into());
         let waiters = Arc::new(Semaphore::new(DEFAULT_MAX_WAITERS));
@@ -91,21 +83,14 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// # Callers who lose patience
     ///
     /// When a caller leaves while it waits, its slot becomes free. The later requests of this
-    /// process for the same key, quota and cost move up, in their order. They go earlier than was
-    /// decided, never later. The last slot goes back to the store. The store cannot take it if
-    /// another process has reserved a later slot. Then the next charge of that key takes it,
-    /// without a call.
+    /// process for the same keys, quota and cost move up, in their order. So a `max_wait` longer
+    /// than the patience of callers costs no throughput. If you know that patience, still choose a
+    /// shorter `max_wait`: a request that would leave before its slot is then refused at once, and
+    /// its caller learns when to come back. A tower `Timeout` outside of the layer is such a
+    /// caller.
     ///
-    /// So a `max_wait` longer than the patience of callers costs no throughput. If you know that
-    /// patience, still choose a shorter `max_wait`. A request that would leave before its slot is
-    /// then refused at once, and its caller learns when to come back.
-    ///
-    /// A tower `Timeout` outside of the layer is such a caller: its time includes the wait. Inside
-    /// of the layer, a `Timeout` limits only the call.
-    ///
-    /// Requests to several limiters move up only if all of their keys are equal. A reset or a block
-    /// by another process does not change the slots that are kept here: a charge may still wait for
-    /// one.
+    /// The last slot goes back to the store. If the store cannot take it, the next charge of that
+    /// key takes it, even after a reset or a block by another process.
     #[doc(alias("delay", "queue"))]
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { shared: Arc::new(Shared { max_wait: wait, ..self.into_shared() }) }
@@ -132,63 +117,11 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
 
     /// Settles each request that took units, once it is answered: `settle` is a closure over the
     /// [`Answer`](crate::respond::Answer) of the inner service. It returns a [`Settle`], which has
-    /// examples, and lists what each algorithm can refund. Default: what was charged stays, unless
+    /// examples. Default: what was charged stays, unless
     /// [`settle_later`](RateLimitLayer::settle_later) is set. A second call does not compile.
     ///
-    /// The inner service may fail: around a client, a refused connection may cost nothing.
-    ///
-    /// ```
-    /// use std::io;
-    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::key::Global;
-    /// use tower_sluice::respond::{Answer, Raise};
-    /// use tower_sluice::{LimiterExt, Memory, Quota, RateLimitLayer, Settle};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let supplier = Memory::new("supplier", TokenBucket::new(Quota::per_minute(5)));
-    /// let client = RateLimitLayer::new(supplier.clone(), Global)
-    ///     .respond(Raise)
-    ///     .settle(|answer: Answer<u64, io::Error>| match answer.result() {
-    ///         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Settle::Refund,
-    ///         _ => Settle::Keep,
-    ///     })
-    ///     .layer(service_fn(|_: u64| async {
-    ///         Err::<u64, _>(io::Error::from(io::ErrorKind::ConnectionRefused))
-    ///     }));
-    /// client.oneshot(7).await.unwrap_err();
-    /// assert_eq!(supplier.peek("global").await?.remaining(), Some(5));
-    /// # Ok::<(), BoxError>(()) }).unwrap();
-    /// ```
-    ///
-    /// A login that succeeds clears the failures before it:
-    ///
-    /// ```
-    /// use http::{Request, Response};
-    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
-    /// use tower_sluice::algorithm::FixedWindow;
-    /// use tower_sluice::{LimiterExt, Memory, Quota, RateLimitLayer, Settle, by_head};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let limiter = Memory::new("logins", FixedWindow::new(Quota::per_hour(5)));
-    /// let service = RateLimitLayer::new(limiter.clone(), by_head(|head| head.header("x-user")))
-    ///     .settle(|answer| match answer.status() {
-    ///         Some(200) => Settle::Reset,
-    ///         _ => Settle::Keep,
-    ///     })
-    ///     .layer(service_fn(|login: Request<&'static str>| async move {
-    ///         let status = if *login.body() == "secret" { 200 } else { 401 };
-    ///         Ok::<_, BoxError>(Response::builder().status(status).body(())?)
-    ///     }));
-    /// let login = |password| Request::builder().header("x-user", "alice").body(password).unwrap();
-    /// service.clone().oneshot(login("a guess")).await?;
-    /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(4));
-    /// service.oneshot(login("secret")).await?;
-    /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(5));
-    /// # Ok::<(), BoxError>(()) }).unwrap();
-    /// ```
+    /// The inner service may fail: around a client, a refused connection may cost nothing, with a
+    /// closure `|answer: Answer<u64, io::Error>| match answer.result() { .. }`.
     #[doc(alias("refund", "penalty", "actual_cost", "login"))]
     pub fn settle<T, Res, E>(self, settle: T) -> RateLimitLayer<L, K, R, Hooks<T, W, D>>
     where
@@ -260,7 +193,7 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
 
     /// Lets the handler of a request settle it, or the body of its response: for costs that are
     /// known only after the response has begun. Default: the layer settles. A second call does not
-    /// compile.
+    /// compile. The guide has [tokens and bytes][tokens].
     ///
     /// | `by` | the request costs |
     /// |---|---|
@@ -271,57 +204,31 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     ///
     /// **In the handler**: each request has a [`SettleHandle`](crate::respond::SettleHandle) in its
     /// extensions. A handler that takes the units out of it settles them, even later and from
-    /// another task. [`SettleGuard`](crate::respond::SettleGuard) settles even when a caller
-    /// hangs up.
+    /// another task. Then the body is not counted.
     ///
     /// **By the body**: when the body ends, fails or is dropped, the unused units are refunded, or
     /// the missing ones are taken. So a caller that leaves in the middle pays for what it was sent.
-    /// A response without frames costs nothing. gRPC responses are counted in the same way. A
-    /// handler may take the units out of the handle here too: then the body is not counted.
+    /// A response without frames costs nothing. A comment that keeps a connection alive is a frame
+    /// too.
     ///
     /// A closure of [`settle`](RateLimitLayer::settle) sees each response whose handler took no
-    /// units, before its body is counted. The body is counted if it returns [`Settle::Later`]. The
-    /// order of the two setters does not matter.
+    /// units. The body is counted if it returns [`Settle::Later`].
     ///
-    /// The service must take an `http::Request` and return an `http::Response`. For other services,
-    /// `settle` reads the cost from what the service returns.
+    /// The service must take an `http::Request` and return an `http::Response`.
     ///
-    /// **A caller that leaves before the response** drops no body. So nothing is settled, and the
-    /// whole charge stays; only units of a [`Concurrency`](crate::algorithm::Concurrency) are
-    /// released. One that leaves after the head, before the first frame, pays nothing. A
-    /// [`Budget`](crate::algorithm::Budget) holds the charge at least for its `max_hold`. A
-    /// language model may take seconds before its first token: in such a case let the handler
-    /// settle.
+    /// **A caller that leaves before the response** drops no body: the whole charge stays, and only
+    /// units of a `Concurrency` are released. A language model may take seconds before its first
+    /// token: let the handler settle.
     ///
     /// **While a body runs, held units are renewed**: see [`Hold`](crate::limiter::Hold). The units
-    /// of a connection that is upgraded (101) are released with its response, which has no body. To
-    /// hold them longer, the handler takes them out of its handle:
-    /// [`Unsettled::hold`](crate::respond::Unsettled::hold).
-    ///
-    /// **A comment that keeps a connection alive is a frame too**: axum's `Sse::keep_alive` sends
-    /// such comments. Count it as 0, as in the second example below.
+    /// of a connection that is upgraded (101) are released with its response, unless the handler
+    /// takes them out of its handle: [`Unsettled::hold`](crate::respond::Unsettled::hold).
     ///
     /// ```
-    /// use std::convert::Infallible;
     /// use bytes::Bytes;
-    /// use http::{Request, Response};
-    /// use http_body_util::{BodyExt, Full};
-    /// use tower::{Layer, ServiceExt, service_fn};
     /// use tower_sluice::algorithm::TokenBucket;
     /// use tower_sluice::crates::http_body::Frame;
-    /// use tower_sluice::respond::count_bytes;
-    /// use tower_sluice::{LimiterExt, Memory, Quota, RateLimitLayer, by_head};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let limiter = Memory::new("bytes", TokenBucket::new(Quota::per_day(1_000_000)));
-    /// let layer = RateLimitLayer::new(limiter.clone(), by_head(|head| head.header("x-user")));
-    /// let service = layer.settle_later(count_bytes).layer(service_fn(|_: Request<()>| async {
-    ///     Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
-    /// }));
-    /// let request = Request::builder().header("x-user", "alice").body(()).unwrap();
-    /// service.oneshot(request).await.unwrap().into_body().collect().await.unwrap();
-    /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(999_995));
+    /// use tower_sluice::{Memory, Quota, RateLimitLayer, by_head};
     ///
     /// // An event of a stream is a frame of its own, and costs a unit. A comment costs nothing.
     /// let events = |frame: &Frame<Bytes>| {
@@ -329,11 +236,13 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// };
     /// assert_eq!(events(&Frame::data(Bytes::from("data: hello\n\n"))), 1);
     /// assert_eq!(events(&Frame::data(Bytes::from(":\n\n"))), 0);
+    /// let limiter = Memory::new("events", TokenBucket::new(Quota::per_day(1_000_000)));
     /// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")));
     /// let layer = layer.settle_later(events);
     /// # let _ = layer;
-    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
+    ///
+    /// [tokens]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/tokens_and_bytes/
     #[doc(alias("llm", "sse", "stream", "bandwidth", "count_body"))]
     pub fn settle_later<T>(self, by: T) -> RateLimitLayer<L, K, R, Hooks<F, Later<T>, D>>
     where
@@ -357,24 +266,11 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// At most 64 MiB of a body are read, for 2 s at most, and of 256 bodies at once; further
     /// bodies are dropped. Bodies of HTTP/2, and of a caller with `Expect: 100-continue`, are not
     /// read: these callers see the answer anyway.
-    ///
     /// Put the layer outside of a decompression of bodies, so that refused bodies are not
-    /// decompressed. The runtime needs timers. Without them, the task that reads panics, and the
-    /// body is dropped.
+    /// decompressed. The runtime needs timers.
     ///
     /// The service must take an `http::Request` with a body that has a `Default`, as those of axum
     /// and tonic do. hyper's `Incoming` has none: wrap it in another body outside of the layer.
-    ///
-    /// ```
-    /// use axum::{Router, routing::post};
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::{Memory, Quota, RateLimitLayer, by_head};
-    ///
-    /// let limiter = Memory::new("uploads", TokenBucket::new(Quota::per_minute(10)));
-    /// let limit = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")));
-    /// let upload = post(async |file: axum::body::Bytes| format!("{} bytes", file.len()));
-    /// let app: Router = Router::new().route("/", upload).layer(limit.drain_refused());
-    /// ```
     #[doc(alias("upload", "reset", "lingering"))]
     pub fn drain_refused(self) -> RateLimitLayer<L, K, R, Hooks<F, W, DrainRefused>> {
         self.with_hooks(|hooks| Hooks {

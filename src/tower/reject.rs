@@ -28,11 +28,9 @@ use crate::core::{Decision, Refusal};
 /// ```
 ///
 /// To keep the statuses and change the body only, use
-/// [`HttpResponder::body`](crate::HttpResponder::body). A closure answers gRPC requests too, and
-/// they get no gRPC status unless the closure makes one. It cannot call an `HttpResponder`, which
-/// takes the refusal by value: the fields of admitted responses would be lost. If your own
-/// responder wraps `HttpResponder`, forward every method. Without [`admit`](Respond::admit) and
-/// [`annotate`](Respond::annotate), requests and responses get no header fields and no report.
+/// [`HttpResponder::body`](crate::HttpResponder::body). A closure gives gRPC requests no gRPC
+/// status unless it makes one, and cannot call an `HttpResponder`, which takes the refusal by
+/// value. If your own responder wraps `HttpResponder`, forward every method.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot answer a refused request of this service",
     label = "makes no `{Res}` for a refused `{Req}`",
@@ -115,24 +113,8 @@ impl<Req> Drain<Req> for () {
 /// and the refusal. An axum `Router` does not accept a service that can fail: with `Raise` the
 /// compiler says that `Infallible: From<Box<dyn Error + Send + Sync>>` is not satisfied.
 ///
-/// The service's error becomes a [`BoxError`]. `downcast_ref` finds the refusal in it. In a tonic
-/// `Status`, the refusal is the [`source`](std::error::Error::source):
-///
-/// ```
-/// use tower::{BoxError, Layer, ServiceExt, service_fn};
-/// use tower_sluice::key::Global;
-/// use tower_sluice::respond::Raise;
-/// use tower_sluice::testing::Scripted;
-/// use tower_sluice::{RateLimitLayer, Refusal};
-///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-/// # runtime.block_on(async {
-/// let limit = RateLimitLayer::new(Scripted::new().never(), Global).respond(Raise);
-/// let inner = service_fn(|name: &'static str| async { Ok::<_, BoxError>(name.len()) });
-/// let error = limit.layer(inner).oneshot("alice").await.unwrap_err();
-/// assert!(matches!(error.downcast_ref(), Some(Refusal::Denied(_))));
-/// # });
-/// ```
+/// The service's error becomes a [`BoxError`]. `error.downcast_ref::<Refusal>()` finds the refusal
+/// in it. In a tonic `Status`, the refusal is the [`source`](std::error::Error::source).
 ///
 /// [gRPC]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/grpc/
 #[derive(Clone, Copy, Debug, Default)]

@@ -23,9 +23,8 @@ use crate::tower::shared::{Hooks, Shared};
 /// the inner service. Callers do not see the back-pressure of the inner service: put a `LoadShed`
 /// or a `ConcurrencyLimit` inside of the layer.
 ///
-/// An admitted request is refunded if it does not reach the inner service. Its caller may leave
-/// while the inner service is not ready, or the inner service may fail to become ready. Once the
-/// inner service is called, the charge stays, unless the layer [settles](crate::Settle) it.
+/// An admitted request is refunded if it does not reach the inner service. Once the inner service
+/// is called, the charge stays, unless the layer [settles](crate::Settle) it.
 ///
 /// If the compiler finds no method `call`, `ready` or `oneshot` on it, one of these bounds is not
 /// met: the inner service is [`Clone`], the key extractor accepts its requests, and the responder

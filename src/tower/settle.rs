@@ -13,12 +13,9 @@ use crate::limiter::hold::{self, SettleBy};
 /// The settlement of the units that a request took. The closure of
 /// [`RateLimitLayer::settle`](crate::RateLimitLayer::settle) returns it.
 ///
-/// Some costs are known only afterwards: a 304 that should not count, a login that counts only if
-/// it failed, the rows of a query, the tokens of a language model.
-///
 /// ```
 /// use axum::Router;
-/// use tower_sluice::algorithm::{Budget, FixedWindow, TokenBucket};
+/// use tower_sluice::algorithm::{Budget, FixedWindow};
 /// use tower_sluice::{Charge, Memory, Quota, RateLimitLayer, Settle, by_head};
 ///
 /// // Five failed logins an hour.
@@ -40,61 +37,33 @@ use crate::limiter::hold::{self, SettleBy};
 ///         None => Settle::Keep,
 ///     }
 /// });
-///
-/// // A response that shows abuse takes nine units more.
-/// let files = Memory::new("files", TokenBucket::new(Quota::per_minute(100)));
-/// let files = RateLimitLayer::new(files, by_head(|head| head.header("x-user")))
-///     .settle(|answer| match answer.status() {
-///         Some(404) => Settle::Add(9),
-///         _ => Settle::Keep,
-///     });
-/// let app: Router = Router::new().layer((logins, bytes, files));
+/// let app: Router = Router::new().layer((logins, bytes));
 /// ```
 ///
 /// The response is not delayed, except by a reset. With Redis, the refund is sent at the time of
 /// the response, before later charges of this process. A charge of another process may still come
-/// first. For the same key, a bucket or a log then refunds nothing, and that charge is refused if
-/// no unit was left.
+/// first: for the same key, a bucket or a log then refunds nothing.
 ///
 /// The limiter that decided settles, even if it is the fallback of an `or_else`. Only a
 /// [`Reset`](Settle::Reset) goes to the inner limiter of an `or_else`. A peek and
-/// [`FailOpen`](crate::FailOpen) take nothing, so nothing is settled. A closure around a limiter
-/// settles nothing: see [`Limiter::settle`](crate::Limiter::settle).
+/// [`FailOpen`](crate::FailOpen) take nothing, so nothing is settled.
 ///
 /// **If the caller leaves before the response, nothing is settled: what was charged stays.** Only
-/// units of a [`Concurrency`](crate::algorithm::Concurrency) are released. A
-/// caller that is charged 1 and hangs up just before a response of 5,000 units pays 1. If that
-/// matters, charge the most that a request may use, and refund the rest, as above. A handler that
-/// has taken the units out of its [`SettleHandle`] settles them, even if its caller left.
+/// units of a [`Concurrency`](crate::algorithm::Concurrency) are released. So charge the most that
+/// a request may use, and refund the rest, as above. A handler that has taken the units out of its
+/// [`SettleHandle`] settles them, even if its caller left.
 ///
-/// # What an algorithm can refund, and take
+/// [This table](crate::algorithm#what-an-algorithm-refunds) says what an algorithm can refund and
+/// take. A key that owes is refused until its debt has refilled, or waits for that if its
+/// `max_wait` is as long. The longest debt, [`max_debt`](crate::algorithm::TokenBucket::max_debt),
+/// is 365 days unless set. Units that a limit cannot take are reported by
+/// [`Settled`](crate::future::Settled), by [metrics](crate::limiter::MetricsExt::metrics) and
+/// [events](crate::limiter::TraceExt::trace).
 ///
-/// | | refund | take more |
-/// |---|---|---|
-/// | windows and counters | exactly, while its window lasts | up to the limit at a time |
-/// | log | only the newest charge | up to the limit at a time |
-/// | budget | always, until its time is over | all of it, owed for up to `max_debt` |
-/// | token bucket | only if no other was decided since | all of it, owed for up to `max_debt` |
-/// | smooth limiters | only if no other was decided since | all of it, owed for up to `max_debt` |
-/// | tuples | each member as above | each member as above |
-/// | Redisson | all, until they expire | nothing |
-///
-/// A key that owes is refused until its debt has refilled, or waits for that if its `max_wait` is
-/// as long. The longest debt, [`max_debt`](crate::algorithm::TokenBucket::max_debt), is 365 days
-/// unless set. Units that a limit cannot take are reported by [`Settled`](crate::future::Settled),
-/// by [metrics](crate::limiter::MetricsExt::metrics) and [events](crate::limiter::TraceExt::trace).
-/// The end of a window cancels a debt. A tuple refunds a wait completely if no other charge was
-/// decided since.
-///
-/// A part can be refunded when the whole charge could be; a reserved slot itself does not move. A
-/// larger refund would break the bound. If most of a charge is usually refunded, take a
-/// [`Budget`](crate::algorithm::Budget) or a window: on a busy key a bucket refunds almost nothing.
-/// If requests are charged little at first and the rest afterwards, take a bucket, since it
+/// If most of a charge is usually refunded, take a [`Budget`](crate::algorithm::Budget) or a
+/// window. A layer settles each request with a budget that was answered, even if the inner service
+/// failed. If requests are charged little at first and the rest afterwards, take a bucket, since it
 /// remembers debt.
-///
-/// A budget holds the charged units until they are settled. So a layer settles each request that
-/// was answered, even if the inner service failed. `Keep` uses the full cost. A charge that is
-/// never settled counts as spent when its time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settle {
     /// Keeps what was charged.
@@ -109,14 +78,13 @@ pub enum Settle {
     /// Resets the key, as [`LimiterExt::reset`](crate::LimiterExt::reset) does with the charge of
     /// the request. For example, a login that succeeds clears the failures before it.
     ///
-    /// The request's own units are forgotten too. A charge of several keys resets all of them. So
-    /// limit an address and a user by separate layers: otherwise a caller with an account clears
-    /// the address.
+    /// The request's own units are forgotten too. A charge of several keys resets all of them:
+    /// limit an address and a user by separate layers, or a caller with an account clears the
+    /// address.
     ///
-    /// The response waits for the reset, so that the next request finds the key cleared. If the
-    /// store fails, the response still passes, and the units stay taken. A limiter without resets
-    /// refunds the request instead. So do the policies of `tower-sluice-policies`: your handler
-    /// resets the right one with `PolicyHandle::reset`.
+    /// The response waits for the reset. If the store fails, the response still passes, and the
+    /// units stay taken. A limiter without resets refunds the request instead. So do the policies
+    /// of `tower-sluice-policies`: your handler resets the right one with `PolicyHandle::reset`.
     Reset,
     /// Keeps what was charged, and pauses the key of the request for this time, as
     /// [`LimiterExt::pause`](crate::LimiterExt::pause) does: for an upstream that says stop.
@@ -265,14 +233,9 @@ debug_by_name!([W] Later<W>);
 /// known only after the response has begun, such as the tokens of a stream.
 ///
 /// It comes from a [`SettleHandle`], and can be moved into another task. If it is dropped, it
-/// settles nothing. The charge stays, and a [`Budget`](crate::algorithm::Budget) holds it until its
-/// [`max_hold`](crate::algorithm::Budget::max_hold) is over.
-///
-/// If a caller hangs up, its handler is dropped at the current `await`, or the returned stream is
-/// dropped. So if one of these owns it, put it into a [`SettleGuard`].
-///
-/// A spawned task is not dropped, so it needs no guard. Move the `Unsettled` into the task, and
-/// settle it at the end.
+/// settles nothing: the charge stays. If a caller hangs up, its handler is dropped at the current
+/// `await`, or the returned stream is dropped. So if one of these owns it, put it into a
+/// [`SettleGuard`]. A spawned task is not dropped, so it needs no guard.
 pub struct Unsettled {
     pub(crate) reservation: Reservation,
     settle_by: Arc<dyn SettleBy>,
@@ -282,39 +245,19 @@ pub struct Unsettled {
 /// that owns it has ended or failed, or when its caller has hung up.
 ///
 /// ```
-/// use std::convert::Infallible;
-/// use std::time::Duration;
+/// use axum::Extension;
+/// use tower_sluice::respond::{SettleGuard, SettleHandle};
 ///
-/// use http::{Request, Response};
-/// use tower::{Layer, ServiceExt, service_fn};
-/// use tower_sluice::algorithm::Budget;
-/// use tower_sluice::respond::{InHandler, SettleGuard, SettleHandle};
-/// use tower_sluice::{Charge, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
-///
-/// # let mut builder = tokio::runtime::Builder::new_current_thread();
-/// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
-/// let tokens = Memory::new("tokens", Budget::new(Quota::per_day(10_000)));
-/// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(1_000)));
-/// let layer = RateLimitLayer::new(tokens.clone(), most).settle_later(InHandler);
-/// let service = layer.layer(service_fn(|request: Request<()>| async move {
+/// async fn chat(Extension(handle): Extension<SettleHandle>) -> String {
 ///     // First of all, before anything is awaited.
-///     let handle = request.extensions().get::<SettleHandle>().expect("the layer adds it");
 ///     let mut bill = SettleGuard::new(handle.take());
 ///     bill.add(20);
-///     // The model thinks.
-///     tokio::time::sleep(Duration::from_secs(5)).await;
-///     bill.add(80);
-///     Ok::<_, Infallible>(Response::new(()))
-/// }));
-///
-/// // One caller waits for its answer, and one hangs up.
-/// let ask = || Request::builder().header("x-user", "alice").body(()).unwrap();
-/// service.clone().oneshot(ask()).await.unwrap();
-/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_900));
-/// let patience = Duration::from_secs(1);
-/// assert!(tokio::time::timeout(patience, service.oneshot(ask())).await.is_err());
-/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
-/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+///     let answer = ask_the_model().await;
+///     bill.add(answer.len() as u64);
+///     answer
+/// }
+/// # async fn ask_the_model() -> String { String::from("hello") }
+/// # let _: axum::Router = axum::Router::new().route("/", axum::routing::get(chat));
 /// ```
 #[must_use = "it settles when it is dropped"]
 pub struct SettleGuard {
@@ -397,8 +340,7 @@ debug_by_name!([] Unsettled: reservation);
 ///
 /// If a handler takes the content, the handler settles it and the layer does not. Take it before
 /// the handler awaits anything: if a caller leaves before the response, the layer settles nothing.
-/// When the response is returned, the layer takes back what is left in the handle, and settles it
-/// as it would without a handle. [`SettleGuard`] has an example.
+/// The layer settles what is left in the handle when the response is returned.
 ///
 /// The default is empty, for tests of handlers.
 #[derive(Clone, Default)]

@@ -1,12 +1,9 @@
 //! Reads what an upstream asks of its callers, for clients.
 //!
-//! A limit around a client keeps most calls below the upstream's. If the upstream refuses all the
-//! same, it says when to come back: [`retry_after`] reads the time from a response, and
-//! [`grpc_retry_after`] from the trailers of gRPC.
-//!
-//! [`RateLimitLayer::obey_upstream`](crate::RateLimitLayer::obey_upstream) pauses the key for all
-//! processes that share the limiter. With the feature `retry`, `ObeyRetryAfter` is a policy for
-//! tower's `retry` that waits for it. The guide's page on [clients] has more.
+//! If an upstream refuses a client, it says when to come back: [`retry_after`] reads the time from
+//! a response, and [`grpc_retry_after`] from the trailers of gRPC.
+//! [`RateLimitLayer::obey_upstream`](crate::RateLimitLayer::obey_upstream) pauses the key for it.
+//! With the feature `retry`, `ObeyRetryAfter` is a policy for tower's `retry`. See [clients].
 //!
 //! [clients]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clients/
 
