@@ -1,20 +1,9 @@
 //! A limiter that returns given decisions and records its charges, for unit tests without Redis.
 //!
-//! ```
-//! use std::time::Duration;
-//! use tower_sluice::{Charge, Limiter, testing::Scripted};
+//! `Scripted::new().allow().deny(Duration::from_secs(3))` admits a charge, and refuses the next.
+//! [Limiters of your own][own] has a test with it.
 //!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-//! # runtime.block_on(async {
-//! let limiter = Scripted::new().allow().deny(Duration::from_secs(3));
-//! let first = limiter.check(&Charge::new("alice")).await.unwrap();
-//! let second = limiter.check(&Charge::new("bob").cost(2)).await.unwrap();
-//!
-//! assert!(first.is_admitted());
-//! assert_eq!(second.retry_after(), Some(Duration::from_secs(3)));
-//! assert_eq!(limiter.charges()[1].key(), "bob");
-//! # });
-//! ```
+//! [own]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/limiters_of_your_own/
 
 use std::collections::VecDeque;
 use std::future::{Ready, ready};

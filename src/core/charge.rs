@@ -75,10 +75,8 @@ enum Cost {
 /// name in Redis: see [`Redis`](crate::Redis). So hash a secret before you use it as a key, as
 /// [`by_api_key`](crate::by_api_key) does.
 ///
-/// Limiters read a charge through [`key`](Charge::key), [`units`](Charge::units),
-/// [`own_quota`](Charge::own_quota), [`kept_free`](Charge::kept_free),
-/// [`longest_wait`](Charge::longest_wait) and [`deadline`](Charge::deadline). A combination of
-/// limiters reads the [`parts`](Charge::parts) of a charge of [`several`](Charge::several) keys.
+/// A combination of limiters reads the [`parts`](Charge::parts) of a charge of
+/// [`several`](Charge::several) keys.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Charge {
@@ -187,28 +185,14 @@ impl Charge {
     ///
     /// # When a key's quota changes
     ///
-    /// The stored state stays. The result depends on the algorithm:
+    /// The stored state stays. After 2 of 2 per hour, under 100 per hour, a window, a log or a
+    /// counter has 98 left. A token bucket or a smooth limiter has 0 left: the time at which it is
+    /// full again stays. So let the burst change with the limit, or call
+    /// [`reset`](crate::LimiterExt::reset) when a plan changes. **Give all plans the same period**:
+    /// otherwise a bucket may refuse for the longer one, and a window forgets what it counted, so
+    /// callers can avoid the limit by switching plans. [Tiers and plans][tiers] has the figures.
     ///
-    /// | algorithm | after 2 of 2 per hour, under 100 per hour |
-    /// |---|---|
-    /// | windows, log, counter | 98 are left: the taken units stay taken |
-    /// | token bucket, smooth limiters | 0 are left: the time at which it is full again stays |
-    ///
-    /// A bucket keeps the *share* that was used if the burst equals the limit (the default) and the
-    /// period stays. Otherwise the result may surprise:
-    ///
-    /// | bucket of 10 | after 5 | after 15, 5 of them owed |
-    /// |---|---|---|
-    /// | 10/s becomes 20/s with `burst(10)` | 0 left; a count would leave 5 | 10 owed |
-    /// | 10/s becomes 5/s with `burst(10)` | 7 left | 2 left: the debt is gone |
-    ///
-    /// So let the burst change with the limit, or call [`reset`](crate::LimiterExt::reset) when a
-    /// plan changes, which clears the state of the key.
-    ///
-    /// **Give all plans the same period.** A change of the period surprises with every algorithm.
-    /// After 4 of 4 per minute, a bucket under 10 per second refuses for 59 s, since it is full
-    /// again in a minute. Under a shorter period, a window, a log or a counter forgets what it
-    /// counted under the longer one. Then callers can avoid the limit by switching plans.
+    /// [tiers]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/tiers/
     pub fn quota(mut self, quota: impl Into<Quotas>) -> Self {
         self.quota = Some(quota.into());
         self
@@ -305,16 +289,6 @@ impl Charge {
     ///
     /// Wrappers such as a deny cache or a lease know a charge by its key, cost and quota. So
     /// charges that need different decisions need different keys too.
-    ///
-    /// ```
-    /// use tower_sluice::Charge;
-    ///
-    /// struct Plan(&'static str);
-    ///
-    /// let charge = Charge::new("alice").with_extension(Plan("gold"));
-    /// assert!(charge.clone().extension::<Plan>().is_some_and(|plan| plan.0 == "gold"));
-    /// assert!(charge.extension::<u64>().is_none());
-    /// ```
     pub fn with_extension(mut self, value: impl Any + Send + Sync) -> Self {
         let rest = self.extensions.take();
         self.extensions = Some(Arc::new(Extension { rest, value }));

@@ -3,9 +3,6 @@
 /// Implements `Debug` for a type with its name and the listed fields, for all type parameters:
 /// `debug_by_name!([C, F: Fallback] OrElseFuture<C, F>);`, or with fields
 /// `debug_by_name!([S: fmt::Debug, F] RateLimit<S, F>: inner);`.
-///
-/// A derive would require `Debug` of every parameter, but a future has closures and services among
-/// its parameters.
 macro_rules! debug_by_name {
     (
         [$($parameters:tt)*]

@@ -32,24 +32,7 @@ const SHORTEST_GUESS: Duration = Duration::from_secs(1);
 ///
 /// It is not `Clone`, since it holds the [`Reservation`] of the units taken.
 /// [`into_reservation`](Decision::into_reservation) returns that, for a cost that is known only
-/// afterwards:
-///
-/// ```
-/// use tower_sluice::algorithm::FixedWindow;
-/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
-///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-/// # runtime.block_on(async {
-/// let tokens = Memory::new("tokens", FixedWindow::new(Quota::per_hour(10_000)));
-/// // Charges the most that the answer may use, and settles what it used.
-/// let decision = tokens.check(&Charge::new("alice").cost(1_000)).await?;
-/// if let Some(reservation) = decision.into_reservation() {
-///     let settled = tokens.settle(reservation, 120).expect("it is its own").await?;
-///     assert_eq!(settled.given_back, 880);
-/// }
-/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
-/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-/// ```
+/// afterwards: [`Budget`](crate::algorithm::Budget) has an example.
 #[must_use = "a decision may be a refusal: look at `is_admitted()` or `outcome()`"]
 pub struct Decision {
     outcome: Outcome,
@@ -238,23 +221,6 @@ impl Decision {
     ///
     /// If a fallback contains an `or_else` itself, the error of the outer one stays: that of the
     /// limiter that was asked first.
-    ///
-    /// ```
-    /// use tower_sluice::limiter::Origin;
-    /// use tower_sluice::testing::Scripted;
-    /// use tower_sluice::{ErrorKind, FailOpen, Limiter, LimiterExt};
-    ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    /// # runtime.block_on(async {
-    /// let limiter = Scripted::new().fail(ErrorKind::Infrastructure).allow().or_else(FailOpen);
-    /// let open = limiter.check(&"alice".into()).await.unwrap();
-    /// assert_eq!(open.origin(), Origin::FailOpen);
-    /// assert_eq!(open.fallback_cause().unwrap().kind(), ErrorKind::Infrastructure);
-    ///
-    /// let decided = limiter.check(&"alice".into()).await.unwrap();
-    /// assert!(decided.fallback_cause().is_none());
-    /// # });
-    /// ```
     #[must_use]
     pub fn fallback_cause(&self) -> Option<&Error> {
         self.by_wrappers()?.fallback_cause.as_ref()

@@ -53,11 +53,9 @@ impl ErrorKind {
 /// The error of a limiter that could not decide.
 ///
 /// A refusal is a [`Decision`](crate::Decision), not an error. The [`kind`](Error::kind) determines
-/// if a fallback may answer. Only a kind that a request's content cannot cause may admit without a
-/// decision. So no request can turn off a limit by its content.
+/// if a fallback may answer: no request can turn off a limit by its content.
 ///
-/// `{error}` shows what failed. `{error:#}` adds its causes, each once. Write the long form into
-/// logs, since the last cause is often the one to fix.
+/// `{error}` shows what failed. `{error:#}` adds its causes, each once, for logs.
 ///
 /// ```
 /// use tower_sluice::{Error, ErrorKind};
@@ -110,23 +108,8 @@ impl Error {
     ///
     /// Use it as a condition for [`or_else_if`](crate::LimiterExt::or_else_if), so that a fallback
     /// that keeps a bound also answers if a stored value is not the crate's:
-    ///
-    /// ```
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::testing::Scripted;
-    /// use tower_sluice::{Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let share = Memory::new("share", TokenBucket::new(Quota::per_second(10)));
-    /// let corrupt = Scripted::new().fail(ErrorKind::State);
-    /// let limiter = corrupt.or_else_if(Error::is_of_store, share);
-    /// assert!(limiter.check(&"alice".into()).await?.is_admitted());
-    /// # Ok::<(), Error>(()) }).unwrap();
-    /// ```
-    ///
-    /// Do not use it as a condition for [`FailOpen`](crate::FailOpen): requests and load cause some
-    /// of these kinds.
+    /// `or_else_if(Error::is_of_store, share)`. Do not use it for [`FailOpen`](crate::FailOpen):
+    /// requests and load cause some of these kinds.
     #[must_use]
     pub fn is_of_store(&self) -> bool {
         self.kind != ErrorKind::Request

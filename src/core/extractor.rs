@@ -9,9 +9,7 @@ use crate::core::{Charge, Error, ErrorKind};
 /// Finds in a request the key to charge, and the cost.
 ///
 /// Every closure `Fn(&Req) -> C` is an extractor if `C` is [`IntoCharge`].
-/// [`by_head`](crate::by_head) makes one from a closure over the head of a request, and works with
-/// every body type. [`by_api_key`](crate::by_api_key) and [`ClientIp`](crate::key::ClientIp) are
-/// ready to use.
+/// [`by_head`](crate::by_head) makes one that works with every body type.
 ///
 /// If the closure returns `None` or `Err`, the request is refused, with 400 unless set otherwise.
 /// Return [`Exempt`] to let a request pass without a limit. A cost of 0 counts as 1;
@@ -39,9 +37,8 @@ use crate::core::{Charge, Error, ErrorKind};
 /// assert!(matches!(but_health.extract(&http::Request::new(())), Keyed::Charge(_)));
 /// ```
 ///
-/// A closure cannot await, so it cannot look up a key in a database. Look up the key in a
-/// middleware outside of the layer, and put it into the request's extensions. The closure reads it
-/// from there: the [guide] has an example.
+/// A closure cannot await. To look up a key in a database, do it in a middleware outside of the
+/// layer, and put it into the request's extensions: the [guide] has an example.
 ///
 /// [guide]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/keys_and_client_addresses/
 #[diagnostic::on_unimplemented(
@@ -112,14 +109,8 @@ impl Keyed {
     /// header. If callers could use that to avoid the limit, exempt only requests for which
     /// `head.headers().contains_key("x-user")` is false.
     ///
-    /// ```
-    /// use tower_sluice::key::IntoCharge;
-    /// use tower_sluice::by_head;
-    ///
-    /// // The IP address always counts, and the user where there is one.
-    /// let key = by_head(|head| (head.header("x-user").into_charge().or_exempt(), "192.0.2.1"));
-    /// # let _ = tower_sluice::RateLimitLayer::new(tower_sluice::testing::Scripted::new(), key);
-    /// ```
+    /// The IP address always counts, and the user where there is one:
+    /// `by_head(|head| (head.header("x-user").into_charge().or_exempt(), "192.0.2.1"))`.
     #[must_use]
     pub fn or_exempt(self) -> Self {
         match self {
@@ -185,9 +176,8 @@ pub struct Exempt;
 /// ```
 ///
 /// Keys are owned. A closure that returns a borrowed part of its request fails to compile with a
-/// lifetime error. End it with `.to_owned()`, or with `.map(str::to_owned)` if it is an `Option`.
-/// If the arms of a `match` return different types, end each with `.into_charge()`, which returns a
-/// [`Keyed`]. Otherwise they fail to compile with "`match` arms have incompatible types".
+/// lifetime error: end it with `.to_owned()`, or `.map(str::to_owned)`. If the arms of a `match`
+/// return different types, end each with `.into_charge()`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key",
     note = "return a `&'static str`, `String`, `Arc<str>`, `Charge`, `Exempt` or `Keyed`, or an `Option` or `Result` of one",

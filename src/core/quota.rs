@@ -19,9 +19,7 @@ const MAX_LIMIT: u64 = 1 << 50;
 /// A quota is checked when it is made. In a `const`, an invalid quota does not compile. For quotas
 /// from a file, [`Quota::try_new`] returns the reason. [`Quota::none`] is that of a suspended plan.
 ///
-/// An algorithm computes with integers that a Lua number holds exactly. So it checks the products
-/// that it needs when its limiter is built. A bucket needs the time of its burst; a window needs
-/// none.
+/// An algorithm checks what it needs to compute exactly when its limiter is built.
 ///
 /// ```
 /// use std::time::Duration;
@@ -224,10 +222,6 @@ impl Quota {
     }
 
     /// The time that one unit takes, as a reduced fraction of microseconds.
-    ///
-    /// # Errors
-    ///
-    /// If the time of a burst exceeds the range of exact integers.
     pub(crate) fn unit(&self) -> Result<(u64, u64), QuotaError> {
         if self.is_none() {
             // No unit ever comes.

@@ -22,21 +22,10 @@ use crate::core::waiters::{RenewedMark, Turn};
 /// It is not `Clone`, so that nothing is refunded twice. A peek and [`FailOpen`](crate::FailOpen)
 /// take nothing, so their decisions have no reservation.
 ///
-/// # Stores of your own
+/// A limiter of your own makes reservations with [`Reservation::new`]: see [limiters of your
+/// own][own].
 ///
-/// A limiter of your own makes reservations with [`Reservation::new`]. The payload is the data that
-/// your store needs to find the charge again.
-///
-/// ```
-/// use tower_sluice::limiter::{Owner, Reservation};
-///
-/// let mine = Owner::new();
-/// let reservation = Reservation::new(mine, 3, String::from("row 17"));
-/// assert_eq!((reservation.owner(), reservation.cost()), (mine, 3));
-///
-/// let row: String = reservation.into_payload().unwrap();
-/// assert_eq!(row, "row 17");
-/// ```
+/// [own]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/limiters_of_your_own/
 ///
 /// [`Limiter::settle`]: crate::Limiter::settle
 pub struct Reservation {

@@ -19,20 +19,6 @@ use crate::core::{Error, ErrorKind};
 /// # Errors
 ///
 /// If the store could not be reached, or did not answer in time.
-///
-/// ```
-/// use tower_sluice::algorithm::FixedWindow;
-/// use tower_sluice::{Charge, Limiter, Memory, Quota};
-///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-/// # runtime.block_on(async {
-/// let limiter = Memory::new("tokens", FixedWindow::new(Quota::per_minute(10_000)));
-/// let decision = limiter.check(&Charge::new("alice").cost(1_000)).await?;
-/// let reservation = decision.into_reservation().expect("it took 1,000");
-/// let settled = limiter.settle(reservation, 100).expect("its own").await?;
-/// assert_eq!((settled.given_back, settled.not_taken), (900, 0));
-/// # Ok::<_, tower_sluice::Error>(()) }).unwrap();
-/// ```
 pub struct Settlement(State);
 
 /// What a settlement did. If several limiters share a reservation, each number is the largest of
@@ -141,21 +127,6 @@ impl Settlement {
     /// Begins a settlement whose store answers later, for limiters of your own. The sender ends it,
     /// from any task or thread. A limiter whose store answers at once returns
     /// `Settlement::from(Ok(settled))`.
-    ///
-    /// ```
-    /// use tower_sluice::future::{Settled, Settlement};
-    ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    /// # runtime.block_on(async {
-    /// async fn give_back(units: u64) -> u64 {
-    ///     units // The units that the store gave back.
-    /// }
-    ///
-    /// let (sender, settlement) = Settlement::begin();
-    /// tokio::spawn(async move { sender.end(Ok(Settled::gave_back(give_back(2).await))) });
-    /// assert_eq!(settlement.await?.given_back, 2);
-    /// # Ok::<_, tower_sluice::Error>(()) }).unwrap();
-    /// ```
     ///
     /// [Limiters of your own][page] has a limiter that settles so.
     ///

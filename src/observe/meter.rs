@@ -20,22 +20,6 @@ use crate::core::{Charge, Decision, Error};
 /// Use it directly if the name is known only when a charge is decided, such as the name of a
 /// table's row. Make one meter for each name, and keep it, so that its handles are looked up once.
 ///
-/// ```
-/// use tower_sluice::observe::Meter;
-/// use tower_sluice::testing::Scripted;
-/// use tower_sluice::{Limiter, LimiterExt};
-///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-/// # runtime.block_on(async {
-/// let (gold, others) = (Meter::new("gold"), Meter::new("others"));
-/// let limiter = Scripted::new().allow().inspect(move |charge, result| {
-///     let meter = if charge.key().starts_with("gold:") { &gold } else { &others };
-///     meter.record(charge, result);
-/// });
-/// assert!(limiter.check(&"gold:alice".into()).await?.is_admitted());
-/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-/// ```
-///
 /// **Never make a meter for each key.** A name becomes a value of the label `limiter`, and a metric
 /// is kept for each value as long as the process runs.
 #[derive(Clone)]

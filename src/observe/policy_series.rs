@@ -22,10 +22,8 @@ pub(crate) struct PolicySeries {
 }
 
 impl PolicySeries {
-    /// Counts the outcome of each policy alone. If some policies refuse, the others have taken
-    /// nothing, and are not counted. This is also true if all policies are in a shadow. Returns
-    /// true if the policies show the outcome of the charge: a limiter that lists no policy may have
-    /// refused it.
+    /// Counts the outcome of each policy alone. If some policies refuse, the others are not
+    /// counted. Returns true if the policies show the outcome of the charge.
     pub(super) fn count(&self, asked: &AskedCharge, decision: &Decision) -> bool {
         let is_admitted = decision.is_admitted();
         let is_in_shadow = is_admitted && decision.policies().all(|policy| policy.is_shadow());

@@ -13,26 +13,6 @@ use crate::core::{Outcome, Quota};
 /// policy for each quota. [`AllInTurn`](crate::limiter::AllInTurn) and
 /// [`AllAtOnce`](crate::redis::AllAtOnce) have the policies of their members.
 /// [`LimiterExt::describe`](crate::LimiterExt::describe) gives them other names.
-///
-/// ```
-/// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-/// use tower_sluice::{Charge, Limiter, Memory, Quota};
-///
-/// # let mut builder = tokio::runtime::Builder::new_current_thread();
-/// # builder.enable_time().build().unwrap().block_on(async {
-/// let quotas = (
-///     TokenBucket::new(Quota::per_second(10)),
-///     FixedWindow::new(Quota::per_day(1_000)),
-/// );
-/// let decision = Memory::new("api", quotas).check(&Charge::new("alice").cost(4)).await?;
-/// let left: Vec<_> = decision
-///     .policies()
-///     .map(|policy| (policy.name().to_owned(), policy.remaining()))
-///     .collect();
-/// assert_eq!(left, [("api-1".into(), Some(6)), ("api-2".into(), Some(996))]);
-/// assert_eq!(decision.tightest().map(|policy| policy.quota()), Some(Quota::per_second(10)));
-/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PolicyReport<'a> {
     name: &'a str,

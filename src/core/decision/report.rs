@@ -17,19 +17,9 @@ use super::Decision;
 /// [`Origin::Exempt`](crate::limiter::Origin::Exempt) or
 /// [`Origin::Off`](crate::limiter::Origin::Off). A refusal without a decision (a 503 or a 400) has
 /// no report. With two layers on one request, the request has the report of the inner layer, and
-/// the response that of the outer layer.
+/// the response that of the outer layer. [What callers see][callers] has an example.
 ///
-/// ```
-/// use http::Response;
-/// use tower_sluice::respond::DecisionReport;
-///
-/// fn log<B>(response: &Response<B>) {
-///     if let Some(decision) = response.extensions().get::<DecisionReport>() {
-///         println!("{:?} by {:?}", decision.outcome(), decision.limiter());
-///     }
-/// }
-/// # log(&Response::new(()));
-/// ```
+/// [callers]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/what_callers_see/
 pub struct DecisionReport(Decision);
 
 impl From<&Decision> for DecisionReport {
