@@ -1,8 +1,4 @@
 //! Limiters over different keys in one call: a limit per user *and* one for all users.
-//!
-//! Each member keeps its own keys, so it can be asked alone as well. A cluster runs a script only
-//! on keys of one hash slot. If the slots differ, the members are asked in turn, like in
-//! [`AllInTurn`].
 
 use std::fmt;
 use std::future::ready;
@@ -46,15 +42,13 @@ use crate::limiter::{Boxed, Limiter, LimiterExt, MemberCharges, Operation, Parts
 /// like a tuple of algorithms over one key.
 ///
 /// A member's charge without a cost has the cost of the whole charge. A peek takes nothing from any
-/// member. In a cluster, one call has only keys of one hash slot. If the slots differ, the members
-/// are asked in turn, like in [`AllInTurn`]. Behind a proxy with several servers they are always
-/// asked in turn. So are they if some members take nothing while others take units, and if the
-/// costs differ and one script is too small for the members, such as eight token buckets. That
-/// takes more round trips, and reserves no waits.
+/// member. The members are asked in turn, like in [`AllInTurn`], which reserves no waits: in a
+/// cluster if the hash slots differ, behind a proxy with several servers, if some members take
+/// nothing while others take units, and if the costs differ and one script is too small for the
+/// members, such as eight token buckets.
 ///
-/// A quota belongs to one member: the closure sets it on that member's charge, for example on a
-/// clone of the whole charge. If the whole charge states a quota that no member gets, the error is
-/// of kind [`Configuration`](crate::ErrorKind::Configuration).
+/// A quota belongs to one member. If the whole charge states a quota that no member gets, the error
+/// is of kind [`Configuration`](crate::ErrorKind::Configuration).
 pub struct AllAtOnce<const N: usize, F> {
     sets: Arc<Sets<N>>,
     in_turn: AllInTurn<N, F>,
@@ -112,10 +106,8 @@ where
     ///
     /// The decision timeout, the clock and the settings of batches are those of the first member.
     /// Its [`queue_capacity`](Redis::queue_capacity) bounds all charges that wait. Its
-    /// [`max_in_flight`](Redis::max_in_flight) applies to each set of members that charges ask,
-    /// separately for equal and for different costs. In one call, the order has no other effect. If
-    /// members are asked in turn, put the member first that has the fewest units for one caller:
-    /// see [`AllInTurn`].
+    /// [`max_in_flight`](Redis::max_in_flight) applies to each set of members that charges ask. The
+    /// order has no other effect, unless members are asked in turn: see [`AllInTurn`].
     ///
     /// # Panics
     ///
@@ -130,21 +122,6 @@ where
 impl<const N: usize> AllAtOnce<N, Parts> {
     /// A limiter over these members. Each member decides about its part of a charge of
     /// [`several`](Charge::several) keys.
-    ///
-    /// ```no_run
-    /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-    /// use tower_sluice::redis::AllAtOnce;
-    /// use tower_sluice::{Pool, Quota, RateLimitLayer, Redis, by_head};
-    ///
-    /// # fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// let pool = Pool::connect("redis://127.0.0.1:6379")?;
-    /// let user = Redis::new("user", TokenBucket::new(Quota::per_second(10)), pool.clone());
-    /// let everybody = Redis::new("everybody", FixedWindow::new(Quota::per_hour(100_000)), pool);
-    /// let both = AllAtOnce::of_parts((user, everybody));
-    /// let layer = RateLimitLayer::new(both, by_head(|head| (head.header("x-user"), "all")));
-    /// # let _ = layer;
-    /// # Ok(()) }
-    /// ```
     ///
     /// A charge with more or fewer parts is an error of kind
     /// [`Configuration`](crate::ErrorKind::Configuration). A member whose part is absent is not

@@ -1,7 +1,6 @@
 //! Every duration of a decision in Redis, each with its reason.
 //!
-//! `times.rs` of the crate `redis-once` has those of connections, and `limiter/timeout.rs` one. The
-//! scripts say how long keys live: `call.lua` and `write.lua`.
+//! `times.rs` of the crate `redis-once` has those of connections. Scripts say how long keys live.
 
 use std::time::Duration;
 

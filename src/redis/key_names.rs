@@ -2,13 +2,7 @@
 //!
 //! A name has the prefix, the limiter, the algorithm with its format's version, and the key in
 //! braces: `sluice:api:tb1:{user-42}`. The braces keep all keys of one decision together in a
-//! cluster. For all requests, a name stays short, and no brace in it comes from the request. Two
-//! different keys never share a name.
-//!
-//! A colon separates the parts, so a colon in the limiter's name is percent-encoded, as a space is:
-//! `eu:my api` becomes `eu%3Amy%20api`. Read backwards from the braces, the parts are unambiguous
-//! for every prefix. Braces and `%` in a prefix become `%7B`, `%7D` and `%25`, since a cluster uses
-//! the first braces of a name as its hash tag.
+//! cluster. No brace in a name comes from a request, and two different keys never share a name.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -21,9 +15,8 @@ use crate::core::digest::{digest_of, short};
 
 /// Chooses the end of a key's name in Redis, and so its hash slot in a cluster.
 ///
-/// A cluster runs a script only on keys of one slot. Usually each key has its own slot. With
-/// buckets, the keys of a limiter share so few slots that charges of different keys share calls:
-/// `sluice:api:tb1:{17}:alice`.
+/// With buckets, the keys of a limiter share so few slots that charges of different keys share
+/// calls: `sluice:api:tb1:{17}:alice`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Buckets {
     /// The number in the braces of each bucket. `None`: the key itself is in the braces.

@@ -26,9 +26,8 @@ type List = ConfiguredAlgorithm<Vec<AnyAlgorithm>>;
 
 /// Two to eight limiters over one pool, for which one call decides, all or nothing.
 ///
-/// Their algorithms become one list. If all charges have the same cost and longest wait, the list
-/// is like that of a limiter over one key. Otherwise each charge has its own, which are passed with
-/// its quota. The charges of a [`Together`] always have their own.
+/// If all charges have the same cost and longest wait, their algorithms become a list like that of
+/// a limiter over one key. The charges of a [`Together`] always have their own.
 pub(crate) struct OneCall {
     /// All limiters of the combination. The settings are those of the first.
     all: Box<[Redis<AnyAlgorithm>]>,

@@ -15,16 +15,12 @@ use crate::core::Error;
 /// application. [`ready`](Pool::ready) waits for a connection. Connections are shared, not checked
 /// out: one socket carries many calls at a time.
 ///
-/// # A cluster
+/// With a `redis-cluster://` address, each charge goes to the master of its hash slot. Set
+/// `cluster-require-full-coverage no`, so that only the charges of its slots fail while a master is
+/// away. See [clusters and proxies][cluster]. The crate sends a charge again only if a server says
+/// that it did not run the charge.
 ///
-/// With a `redis-cluster://` address, each charge goes to the master of its hash slot. The pool has
-/// its own connections to each master, and follows slots that move. While a master is away, only
-/// the charges of its slots fail. For that, set `cluster-require-full-coverage no`: otherwise the
-/// servers then refuse all charges. The pool finds a promoted replica within half a second. It
-/// never asks replicas.
-///
-/// The crate sends a charge again only if a server says that it did not run the charge. It does not
-/// send it again after a lost connection or a timeout.
+/// [cluster]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clusters_and_proxies/
 #[derive(Clone)]
 #[must_use]
 pub struct Pool {
@@ -41,37 +37,21 @@ impl Pool {
     /// connection. Examples are a `MultiplexedConnection` or a `ConnectionManager` of
     /// [`tower_sluice::crates::redis`](crate::crates::redis), and mocks.
     ///
-    /// ```no_run
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::crates::redis;
-    /// use tower_sluice::{Pool, Quota, Redis};
-    ///
-    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
-    /// let connection = client.get_multiplexed_async_connection().await?;
-    /// let pool = Pool::from_connection(connection.clone());
-    /// let api = Redis::new("api", TokenBucket::new(Quota::per_second(50)), pool);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// The crate sends every charge once. Batches, deadlines and the kinds of errors are as usual.
-    /// But the crate only sends over the connection. It cannot do these things that a pool of
+    /// The crate only sends over the connection. It cannot do these things that a pool of
     /// [`connect`](Self::connect) does:
     ///
     /// - It does not replace a lost connection. With a `MultiplexedConnection`, every later
     ///   decision is an error of kind infrastructure. A `ConnectionManager` reconnects by itself.
     /// - It keeps using a connection that is silent, or whose primary was demoted.
     /// - The connection belongs to the runtime that made it, and is lost when that ends.
-    /// - The connection has its own response timeout, half a second by default. If that ends a
-    ///   call, the error is of kind saturation, since that timer does not show the state of Redis.
-    ///   Keep it longer than the [`decision_timeout`](crate::Redis::decision_timeout).
-    /// - The kind of the server is not checked. If several servers share the keys behind the
-    ///   connection, as behind a proxy, set [`several_servers`](Self::several_servers).
+    /// - The connection has its own response timeout, half a second by default, which is an error
+    ///   of kind saturation. Keep it longer than the
+    ///   [`decision_timeout`](crate::Redis::decision_timeout).
+    /// - The kind of the server is not checked: see [`several_servers`](Self::several_servers).
     ///
     /// The connection must give each reply to its own call, even after earlier callers were
     /// dropped. It must not send a command again, and must use one server: a cluster needs a
-    /// `redis-cluster://` address. A blocking command or a transaction over the same connection
-    /// delays every charge.
+    /// `redis-cluster://` address. A blocking command or a transaction delays every charge.
     pub fn from_connection<C>(connection: C) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
@@ -81,22 +61,16 @@ impl Pool {
 
     /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs
     /// a `redis-cluster://` address. Clones of a connection must be cheap, and share one socket.
-    /// The crate re-exports the matching versions:
-    /// [`tower_sluice::crates::bb8`](crate::crates::bb8) and
-    /// [`tower_sluice::crates::bb8_redis`](crate::crates::bb8_redis).
+    /// [`tower_sluice::crates`](crate::crates) has the matching versions.
     ///
-    /// Leave `test_on_check_out` on: it is the only way in which the managers of the crate `redis`
-    /// notice a dead connection. Use the pool only for limiters: a blocking command would block all
-    /// of them.
+    /// Leave `test_on_check_out` on: otherwise no dead connection is noticed. Use the pool only for
+    /// limiters: a blocking command would block all of them. Keep the client's own response timeout
+    /// longer than the time for a decision.
     ///
-    /// If a server is found to be read-only, as after a failover, the crate replaces every
-    /// connection of the pool. It makes at most ten new connections a second. There are three
-    /// differences from [`connect`](Self::connect). A silent connection stays until bb8's own test
-    /// fails. An error does not say why connecting failed. Once a connection was lost, a charge
-    /// that misses the next one blames the server, however long bb8 pauses between its attempts.
-    ///
-    /// Keep the client's own response timeout longer than the time for a decision, as with
-    /// [`from_connection`](Self::from_connection).
+    /// There are three differences from [`connect`](Self::connect). A silent connection stays until
+    /// bb8's own test fails. An error does not say why connecting failed. Once a connection was
+    /// lost, a charge that misses the next one blames the server, however long bb8 pauses between
+    /// its attempts.
     #[cfg(feature = "bb8")]
     pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
     where
@@ -131,14 +105,15 @@ impl Pool {
     /// Sets if several servers share the keys behind this address, as behind twemproxy or Envoy.
     /// Default: true over RESP2, else false.
     ///
-    /// A proxy sends a script to the server of its first key, and says nothing if its other keys
-    /// are elsewhere: limits would count twice. With several servers, each key has a call of its
-    /// own, and many calls share a write. Then the members of an
-    /// [`AllAtOnce`](crate::redis::AllAtOnce) and the policies of a request are asked in turn. If
-    /// one server is behind a proxy, `false` doubles the throughput.
+    /// With several servers, each key has a call of its own, and the members of an
+    /// [`AllAtOnce`](crate::redis::AllAtOnce) are asked in turn: otherwise limits would count
+    /// twice. If one server is behind a proxy, `false` doubles the throughput. See [clusters and
+    /// proxies][cluster].
     ///
     /// Set it before limiters are made. It has no effect for a cluster. The parameters
     /// `servers=several` and `servers=one` of an address are the same setting.
+    ///
+    /// [cluster]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clusters_and_proxies/
     pub fn several_servers(mut self, several: bool) -> Self {
         self.client = self.client.several_servers(several);
         self
@@ -148,18 +123,8 @@ impl Pool {
     /// server has only a password, the user is `default`.
     ///
     /// New connections log in with them, in every clone of the pool and to every server of a
-    /// cluster. Existing connections stay, since Redis does not ask for a password again. After a
-    /// refused login, the next call connects again. In a cluster and with sentinels, it may first
-    /// wait for the end of a pause, at most 0.4 s.
-    ///
-    /// ```
-    /// use tower_sluice::Pool;
-    ///
-    /// let pool = Pool::connect("redis://app:old@127.0.0.1:6379")?;
-    /// // Later, when the password has changed:
-    /// pool.set_credentials("app", "new")?;
-    /// # Ok::<(), tower_sluice::Error>(())
-    /// ```
+    /// cluster. Existing connections stay. After a refused login, the next call connects again, in
+    /// a cluster and with sentinels after a pause of at most 0.4 s.
     ///
     /// # Errors
     ///

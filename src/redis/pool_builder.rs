@@ -31,28 +31,16 @@ impl Pool {
     /// Makes a pool for the server, the cluster or the sentinels in `url`. It connects on first
     /// use.
     ///
-    /// | address | server |
-    /// |---|---|
-    /// | `redis://user:password@host:6379/0` | one server; `/0` is the number of the database |
-    /// | `redis-cluster://host:6379?node=host2:6379` | a cluster: one node that answers is enough |
-    /// | `redis-sentinel://host?node=host2&sentinelServiceName=main` | the primary called `main` |
-    /// | `redis+unix:///run/redis.sock?db=0` | one server over a Unix socket |
+    /// An address begins with `redis://`, `redis-cluster://`, `redis-sentinel://` or
+    /// `redis+unix://` (with `?db=0`), with TLS with `rediss://`, `rediss-cluster://` or
+    /// `rediss-sentinel://`: [Redis in production][page] has an example of each. You may write
+    /// `valkey` and `valkeys` instead of `redis` and `rediss`. User, password and database are
+    /// those of the servers that decide. Sentinels may have others: `sentinelUsername=` and
+    /// `sentinelPassword=`. Percent-encode characters such as `@`, `&` or `+` in any part.
+    /// `clock=caller` sets [`caller_clock`](Self::caller_clock).
     ///
-    /// With TLS, an address begins with `rediss://`, `rediss-cluster://` or `rediss-sentinel://`.
-    /// You may write `valkey` and `valkeys` instead of `redis` and `rediss`. User, password and
-    /// database are those of the servers that decide. Sentinels may have others:
-    /// `sentinelUsername=` and `sentinelPassword=`. Percent-encode characters such as `@`, `&` or
-    /// `+` in any part.
-    ///
-    /// With the parameter `clock=caller`, limiters decide by the clock of this process: see
-    /// [`caller_clock`](Self::caller_clock).
-    ///
-    /// The address must name the right kind of server. A plain address of a sentinel or of a node
-    /// of a cluster gets no connection. The error says which address to write.
-    ///
-    /// Name all sentinels, each additional one as `node=`. The pool asks each of them at least once
-    /// a second, and they publish a new primary at once. From then on, no call goes to the old
-    /// primary. [Redis in production][page] explains the cost of a failover.
+    /// The address must name the right kind of server: the error says which address to write. Name
+    /// all sentinels, each additional one as `node=`.
     ///
     /// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/redis_in_production/
     ///

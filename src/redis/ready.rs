@@ -24,10 +24,8 @@ impl Pool {
     /// master of a cluster, or the primary that sentinels name. Call it if the application must not
     /// start without Redis, or if its first request should find a connection.
     ///
-    /// It runs a script on each server, twice: by its text, and by its digest. The script reads the
-    /// server's clock, and writes nothing. It names the key `<prefix>:ready:{0}`, which need not
-    /// exist. Other commands of the limiters' scripts are not tried: where a server refuses one,
-    /// the first decision that runs it is an error.
+    /// It runs a script on each server that reads the clock and writes nothing. It names the key
+    /// `<prefix>:ready:{0}`. Other commands of the limiters' scripts are not tried.
     ///
     /// # Errors
     ///

@@ -59,16 +59,13 @@ use crate::limiter::{Limiter, Operation, charge_numbers};
 /// [`prefix`](Pool::prefix), the limiter's name, the algorithm with its version, and the key of the
 /// charge. `redis-cli --scan --pattern 'sluice:api:*'` lists them. In a tuple, each quota has its
 /// own key, such as `sluice:api:1tb1:{alice}`. In the name of a limiter, a colon, a space and other
-/// unusual characters are percent-encoded: write `sluice:my%20api:*` to list the keys of `my api`.
-/// A charge's key is replaced by a digest if it is longer than 64 bytes, or if it has other
-/// characters than letters, digits and `._~@:/-`.
+/// unusual characters are percent-encoded, as in `sluice:my%20api:*`. A charge's key is replaced by
+/// a digest if it is longer than 64 bytes, or if it has other characters than letters, digits and
+/// `._~@:/-`.
 ///
-/// A user who may list the keys of the server can read all keys that are not digests. So hash a
-/// secret before you use it as a key, as [`by_api_key`](crate::by_api_key) does. The values are
-/// internal: use [`peek`] to read a key, and [`reset`] to forget its units.
-///
-/// [`peek`]: crate::LimiterExt::peek
-/// [`reset`]: crate::LimiterExt::reset
+/// A user who may list the keys can read all that are not digests. So hash a secret before you use
+/// it as a key, as [`by_api_key`](crate::by_api_key) does. The values are internal: use
+/// [`peek`](crate::LimiterExt::peek) to read a key.
 ///
 /// # Paused time
 ///
@@ -133,9 +130,7 @@ impl<A: InLua> Redis<A> {
     ///
     /// If no connection can be made, the error comes after at most 500 ms.
     ///
-    /// In a process that is on time, an error comes 1 to 2 ms after this time, like a timer of
-    /// tokio. In a busy process it comes about 10 ms after this time or later, since the runtime
-    /// first reads the replies that have arrived.
+    /// In a busy process, the error comes about 10 ms after this time or later.
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(MAX_TIMEOUT);
         self
@@ -154,10 +149,8 @@ impl<A: InLua> Redis<A> {
     /// different keys share calls. Default: each key has its own slot, and in a cluster charges of
     /// different keys rarely share a call.
     ///
-    /// Choose about ten for each master. With fewer, more charges share a call. With more, the load
-    /// is spread more evenly, even when slots move. Keys then have names such as
-    /// `sluice:api:tb1:{17}:alice`. All processes must set the same number, since another number
-    /// gives other names. So a change of the number starts all keys from the beginning.
+    /// Choose about ten for each master. Keys then have names such as `sluice:api:tb1:{17}:alice`.
+    /// All processes must set the same number: a change of it starts all keys from the beginning.
     pub fn buckets(self, buckets: u16) -> Self {
         self.configure(|config| config.buckets = vec![Buckets::new(buckets)])
     }
@@ -166,9 +159,7 @@ impl<A: InLua> Redis<A> {
     /// Default: 64.
     ///
     /// A call of 64 charges blocks Redis for about 200 µs. While 8 or more charges have no answer
-    /// (24 if they have one key), a call takes at most half of them. So Redis decides one half
-    /// while this process reads the answers to the other half. If as many arrive at one moment and
-    /// no charge follows, the second half waits for the first answers, or for 5 ms.
+    /// (24 if they have one key), a call takes at most half of them.
     pub fn max_batch_size(self, charges: usize) -> Self {
         self.configure(|config| config.set_max_batch_size(charges))
     }
@@ -364,10 +355,6 @@ impl<A: InLua> Inner<A> {
     }
 
     /// Sends the request that settles a reservation.
-    ///
-    /// # Errors
-    ///
-    /// If the rule of its quota cannot be made, or the request cannot be sent.
     pub(super) fn settle(
         &self,
         reserved: &ReservedUnits,

@@ -16,10 +16,9 @@ use crate::limiter::charge_numbers::{duration, micros};
 
 /// A key of a limiter in Redis, read from its name, for tools that look into Redis.
 ///
-/// The name `sluice:api:tb1:{alice}` has the [prefix](Pool::prefix) of the pool, the limiter, the
-/// algorithm and the key of the charge. [`parse`](Self::parse) takes a name apart, such as one from
-/// `SCAN`, and [`Redis::stored_keys`] makes the names of a charge's key. [`read`](Self::read) reads
-/// the state by `GET` or `ZRANGE`, so it needs only the right to read.
+/// [`parse`](Self::parse) takes a name apart, such as one from `SCAN`, and [`Redis::stored_keys`]
+/// makes the names of a charge's key. [`read`](Self::read) reads the state by `GET` or `ZRANGE`, so
+/// it needs only the right to read.
 ///
 /// ```no_run
 /// use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,9 +1,8 @@
 //! Reads a script's reply, and checks every number. For every reply of a server, a charge is
 //! admitted only if the script admitted it.
 //!
-//! A reply is one string: a flat list that the server's `cmsgpack` packed. It is cheaper to send
-//! and to read than an array. A script uses only a part of that format: a list of integers and
-//! texts. This module reads only that part.
+//! A reply is one string, a flat list that the server's `cmsgpack` packed: that is cheaper than an
+//! array. This module reads only lists of integers and texts.
 
 use std::borrow::Cow;
 
@@ -69,9 +68,8 @@ pub(crate) trait ReadEntry: Send + Sync {
     ///
     /// The script decides. `wait` is the wait until the charge fits; a negative value means that
     /// the script took the units. For a refund, it is the number of units given back; below 0, of
-    /// those that could not be taken, as for a penalty. The answer is computed here, from the
-    /// `state` on which the script decided. If both do not agree, the reply is not from the script.
-    /// `paused` has the ends of pauses, as in a [`Check`].
+    /// those that could not be taken. The answer is computed here, from the `state` on which the
+    /// script decided. If both do not agree, the reply is not from the script.
     ///
     /// # Errors
     ///
@@ -182,10 +180,6 @@ pub(crate) struct BatchReply<'a> {
 impl<'a> BatchReply<'a> {
     /// Unpacks the reply to a call of `charges` charges, each with `state_elements` elements for
     /// its state.
-    ///
-    /// # Errors
-    ///
-    /// If it has another shape than the script's replies.
     pub(crate) fn read(
         reply: &'a Value,
         charges: usize,
@@ -206,10 +200,6 @@ impl<'a> BatchReply<'a> {
 
     /// Returns the answer to `request`, the one at `position` in the call. `raised` converts an
     /// error text of the server to an error.
-    ///
-    /// # Errors
-    ///
-    /// If this charge failed, or if its answer is not from the script.
     pub(crate) fn entry(
         &self,
         position: usize,

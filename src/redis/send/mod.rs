@@ -1,14 +1,8 @@
 //! Puts charges into calls, sends the calls, and awaits their answers.
 //!
-//! In the order of the calls:
-//!
-//! - `pending.rs`: the caller's half. It awaits the answer until its deadline.
-//! - `batcher.rs`: sends a charge at once if the limiter is idle. It passes all other charges to
-//!   the worker. `config.rs` has the settings of the limiter.
-//! - `worker.rs`: the task that sends charges. It owns the queue (`queue.rs`) of requests.
-//!   `partitions.rs` decides which requests are next.
-//! - `call.rs`: sends the requests of a call (`batch.rs`), and waits. `routed.rs` says how the
-//!   client sends batches, and sends them again to a cluster.
+//! `pending.rs` is the caller's half. `batcher.rs` sends a charge at once if the limiter is idle,
+//! and passes all others to `worker.rs`, which owns the `queue.rs`; `partitions.rs` decides which
+//! are next. `call.rs` sends the requests of a call (`batch.rs`), and waits.
 
 mod batch;
 mod batcher;

@@ -1,14 +1,8 @@
 //! The partitions of the queue: one for each connection to a cluster, or one for a server.
 //!
-//! The hash slots of a partition take turns. A partition has few calls in flight, so requests that
-//! arrive during a call share the next one.
-//!
-//! A call takes at most half of the charges without an answer, so that the server works on one call
-//! while this process reads the answers to the other. The next call follows when another charge
-//! has come, or when the answers to a call have been read: the server would answer two calls
-//! together if they were sent together. If no charge follows a burst, its second half waits for one
-//! reply, or for a few milliseconds (`worker.rs`).
-//! Charges of one hot key cost the server little beside their call, so fewer of them are split.
+//! The hash slots of a partition take turns. A call takes at most half of the charges without an
+//! answer, so that the server works on one call while this process reads the answers to the other.
+//! If no charge follows a burst, its second half waits for one reply, or for a few milliseconds.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,8 +1,7 @@
 //! The caller's half of a decision, which awaits the answer until the deadline. If it is dropped,
 //! it refunds an admission.
 //!
-//! If no answer has come by the deadline, `crates/redis-once/src/fault.rs` decides the kind of the
-//! error, and so if it may fail open.
+//! `crates/redis-once/src/fault.rs` decides the kind of the error at the deadline.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -43,10 +42,6 @@ pin_project! {
 
 impl Pending {
     /// Submits a request. The future ends at its deadline.
-    ///
-    /// # Errors
-    ///
-    /// If the deadline has passed, or the batcher does not accept the request.
     pub(crate) fn submit(
         batcher: &Arc<Batcher>,
         mut queued: Box<QueuedRequest>,

@@ -1,14 +1,10 @@
 //! The charges that wait to be sent, by hash slot: refunds first, then in the order of arrival.
 //!
-//! On a plain server, all keys share one hash slot. A cluster runs a script only on keys of one
-//! hash slot, so there each batch takes the charges of one. `partitions.rs` decides which batches
-//! are sent together, and when.
+//! A cluster runs a script only on keys of one hash slot, so each batch takes the charges of one.
 //!
-//! The latest reservation is refunded first, and before new charges change the state, since a
-//! refund acts on the state that its reservation left. Calls that run at the same time could
-//! overtake each other. So while a call has refunds, all later calls for its hash slot use its
-//! connection (`worker.rs`). In a cluster a refund may be redirected, so there the later calls wait
-//! for its end.
+//! The latest reservation is refunded first, and before new charges change the state. While a call
+//! has refunds, all later calls for its hash slot use its connection (`worker.rs`); in a cluster
+//! they wait for its end, since it may be redirected.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -129,11 +129,9 @@ impl Items for Batches<'_> {
     /// Creates the keys of a request that no server has. A failure becomes visible when the request
     /// is sent.
     ///
-    /// So a charge with several keys can be decided while its slot moves from one server to
-    /// another. Each of the two servers runs a script on several keys only if it has all of them. A
-    /// new key is on neither server. So each such key is created, with a content that means no
-    /// state. This write has one key, and the cluster redirects it like any other. The script then
-    /// runs as soon as the other keys have moved.
+    /// So a charge with several keys can be decided while its slot moves: each of the two servers
+    /// runs a script only if it has all of its keys, and a new key is on neither. So each is
+    /// created, with a content that means no state, by a write that the cluster redirects.
     async fn claim(&mut self, batch: &mut Batch) {
         let Config { key_prefixes, keeps_text, pool, .. } = self.config;
         let QueuedRequest { request, deadline, .. } = &*batch.requests[0];

@@ -1,11 +1,8 @@
 //! The task that owns a limiter's queue. It receives charges, sends them in batches, and passes
 //! refunds on.
 //!
-//! The worker polls the calls in flight itself. A task for each call would wake another thread for
-//! each call, if the runtime has several threads.
-//!
-//! Each runtime that uses the limiter has one such task. It ends when the limiter is dropped and
-//! every call has ended, or with its runtime.
+//! It polls the calls in flight itself: a task for each would wake another thread for each call.
+//! Each runtime has one such task, until the limiter is dropped and every call has ended.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -71,9 +68,8 @@ impl WorkerHandle {
 /// A flag that is set while a charge may wait or be in flight. It shows callers if the limiter is
 /// idle.
 ///
-/// If the limiter is idle, a caller sends its charge itself, past the worker's queue. So the flag
-/// must stay set while a request waits there. It consists of two counts, which differ while it is
-/// set. With one `bool`, a worker that resets the flag could undo a caller's set.
+/// It must stay set while a request waits in the queue. With one `bool` in place of two counts, a
+/// worker that resets it could undo a caller's set.
 #[derive(Debug, Default)]
 struct Busy {
     begun: AtomicUsize,
@@ -223,10 +219,8 @@ impl Worker {
 
     /// Returns true if a call was sent, and requests may be held back because of it.
     ///
-    /// Half of the waiting charges are sent in one call. The other half waits for the answer. So
-    /// the server works on one half while this process reads the answers to the other half
-    /// (`partitions.rs`). If no answer comes by [`hold_end`](Self::hold_end), the server is far
-    /// away, or the connection is dead. Then waiting has no use.
+    /// The other half of the waiting charges waits for its answer (`partitions.rs`). If none comes
+    /// by [`hold_end`](Self::hold_end), waiting has no use.
     fn is_holding(&self) -> bool {
         self.first_sent.is_some() && !self.queue.is_empty()
     }
@@ -254,10 +248,8 @@ impl Worker {
         }
     }
 
-    /// Sends a call. A connection answers its calls in order, so charges on one connection are
-    /// decided in the order in which they were sent. Calls after refunds use the connection of the
-    /// refunds, so none is decided before them. In a cluster, all calls of a slot share one
-    /// connection.
+    /// Sends a call. A connection answers its calls in order. Calls after refunds use the
+    /// connection of the refunds; in a cluster, all calls of a slot share one.
     ///
     /// The call is polled at once, so that it is sent before all later calls.
     fn send_call(&mut self, connection: Arc<dyn SharedConnection>, call: Call) {
