@@ -366,7 +366,15 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             (Verdict::Deny(until - now), Report { remaining: 0, reset_after: until - now });
         let mut members = Self::judge_each(rule, None, now, Check::PEEK);
         members.fill(QuotaAnswer { verdict, report });
-        Ruling { verdict, report, members, mark: None, not_taken: 0, paused_until: 0 }
+        Ruling {
+            verdict,
+            report,
+            members,
+            mark: None,
+            not_taken: 0,
+            paused_until: 0,
+            is_blocked: true,
+        }
     }
 
     /// Takes a cost even if it does not fit, but for the units that may not be owed. Returns the
@@ -499,5 +507,5 @@ fn answer<A: Algorithm>(
         true => A::report(rule, state, now).paused(now, paused_until),
         false => several::joined(members.iter().map(|member| member.report)),
     };
-    Ruling { verdict, report, members, mark: None, not_taken: 0, paused_until }
+    Ruling { verdict, report, members, mark: None, not_taken: 0, paused_until, is_blocked: false }
 }

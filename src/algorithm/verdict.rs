@@ -174,4 +174,6 @@ pub struct Ruling {
     pub not_taken: i64,
     /// The instant at which the last pause of the key ends, 0 if it is not paused.
     pub paused_until: i64,
+    /// True if the key is blocked: then nothing else is known of it.
+    pub is_blocked: bool,
 }

@@ -144,6 +144,26 @@ impl<C> Admission<C> {
     /// `admitted`. After `Ready` it is not polled again.
     #[inline]
     pub(crate) fn poll<L: Limiter<Future = C>>(
+        mut self: Pin<&mut Self>,
+        limiter: &L,
+        admitted: &mut Option<Decision>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Refusal>>
+    where
+        C: Future<Output = Result<Decision, Error>>,
+    {
+        let answer = self.as_mut().poll_attempts(limiter, admitted, cx);
+        if answer.is_ready()
+            && let Some(attempts) = self.project().attempts
+        {
+            // The next one may ask, even if this future is dropped later.
+            attempts.queue = None;
+        }
+        answer
+    }
+
+    #[inline]
+    fn poll_attempts<L: Limiter<Future = C>>(
         self: Pin<&mut Self>,
         limiter: &L,
         admitted: &mut Option<Decision>,
@@ -167,9 +187,8 @@ impl<C> Admission<C> {
                     match decision.outcome() {
                         Outcome::Allow => {
                             let decision = admitted.insert(decision);
-                            if let Some(attempts) = this.attempts {
+                            if let Some(attempts) = attempts {
                                 attempts.report_to(decision);
-                                attempts.queue = None;
                             }
                             return Poll::Ready(Ok(()));
                         }
@@ -206,10 +225,7 @@ impl<C> Admission<C> {
                             }
                             State::Pausing { sleep }
                         }
-                        _ => {
-                            this.attempts.iter_mut().for_each(|attempts| attempts.queue = None);
-                            return Poll::Ready(Err(Refusal::Denied(decision.without_retry())));
-                        }
+                        _ => return Poll::Ready(Err(Refusal::Denied(decision.without_retry()))),
                     }
                 }
                 StateProj::Waiting { sleep, .. } => {
@@ -249,16 +265,16 @@ impl<C> Admission<C> {
                 StateProj::Pausing { sleep } => {
                     let attempts =
                         this.attempts.as_mut().expect("only a charge that may wait pauses");
-                    if let Some(at) = attempts.asks_at(cx.waker())
-                        && at != sleep.deadline()
-                    {
+                    let at = attempts.asks_at(cx.waker());
+                    if let Some(at) = at.filter(|at| *at != sleep.deadline()) {
                         sleep.as_mut().reset(at);
                     }
-                    ready!(sleep.as_mut().poll(cx));
+                    if at.is_none_or(|at| at > Instant::now()) {
+                        ready!(sleep.as_mut().poll(cx));
+                    }
                     if !attempts.queue.as_ref().is_none_or(Waiter::asks)
                         && let Some(refusal) = attempts.refusal.take()
                     {
-                        attempts.queue = None;
                         return Poll::Ready(Err(Refusal::Denied(refusal.without_retry())));
                     }
                     State::Asking { check: limiter.check(&attempts.begin_again()) }
@@ -364,7 +380,8 @@ impl Attempts {
     /// of its longest wait.
     fn asks_at(&self, waker: &Waker) -> Option<Instant> {
         let due = self.queue.as_ref()?.due(Some(waker)).map(Instant::from_std)?;
-        Some(due.min(Instant::now() + self.remaining_wait().min(MAX_TIMEOUT)))
+        let longest = self.charge.longest_wait().unwrap_or_default().min(MAX_TIMEOUT);
+        Some(due.min(self.since + longest))
     }
 
     /// Returns true if another pause fits into the remaining wait. A pause of 0 needs time too:

@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use super::{Limiter, Memory, Operation};
 use crate::algorithm::FixedWindow;
 use crate::core::quota::Quota;
-use crate::core::{Charge, Decision, Error};
+use crate::core::{Charge, Decision, Error, Outcome};
 
 /// A limiter that blocks a key for a time when it is refused too often: against those who never
 /// stop. Made by [`LimiterExt::ban_after`](crate::LimiterExt::ban_after).
@@ -26,7 +26,8 @@ use crate::core::{Charge, Decision, Error};
 /// as often before it is banned. To count in one place, use [`count_by`](BanAfter::count_by).
 ///
 /// The answer to the last refusal waits for the block, and tells its end. If the block fails, the
-/// next refusal tries again. Charges of several keys, peeks and errors do not count.
+/// next refusal tries again. Charges of several keys, peeks and errors do not count, and neither
+/// does [`Retry`](crate::Outcome::Retry), the answer to a charge that may go on to wait.
 ///
 /// ```
 /// use std::time::Duration;
@@ -117,6 +118,21 @@ pin_project! {
         #[pin]
         state: State<L::Future, C::Future>,
     }
+
+    impl<L: Limiter, C: Limiter> PinnedDrop for BanAfterFuture<L, C> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            not_banned(&this.limits.count, this.counted);
+        }
+    }
+}
+
+/// Gives back the last unit of a count, if the key may not be blocked: the next refusal is the last
+/// one again.
+fn not_banned<C: Limiter>(count: &C, counted: &mut Option<Decision>) {
+    if let Some(reservation) = counted.take().and_then(Decision::into_reservation) {
+        let _ = count.settle(reservation, 0);
+    }
 }
 
 pin_project! {
@@ -126,6 +142,11 @@ pin_project! {
         Counting { #[pin] count: C },
         Banning { #[pin] block: F },
     }
+}
+
+/// Returns false for a charge that may go on to wait, which asks several times.
+fn is_denied(decision: &Decision) -> bool {
+    matches!(decision.outcome(), Outcome::Deny { .. })
 }
 
 impl<L: Limiter, C: Limiter> BanAfterFuture<L, C> {
@@ -145,7 +166,7 @@ impl<L: Limiter, C: Limiter> Future for BanAfterFuture<L, C> {
                 StateProj::Asking { check } => {
                     let answer = ready!(check.poll(cx));
                     let refusal = match (answer, this.key.as_ref()) {
-                        (Ok(refusal), Some(_)) if !refusal.is_admitted() => refusal,
+                        (Ok(refusal), Some(_)) if is_denied(&refusal) => refusal,
                         (answer, _) => return Poll::Ready(answer),
                     };
                     let key = this.key.as_ref().expect("seen above");
@@ -170,10 +191,9 @@ impl<L: Limiter, C: Limiter> Future for BanAfterFuture<L, C> {
                 StateProj::Banning { block } => {
                     let blocked = ready!(block.poll(cx));
                     let refusal = this.refusal.take().expect("refused");
-                    let reservation = this.counted.take().and_then(Decision::into_reservation);
-                    if let (Err(_), Some(reservation)) = (&blocked, reservation) {
-                        // The next refusal is the last one again.
-                        let _ = this.limits.count.settle(reservation, 0);
+                    match &blocked {
+                        Ok(_) => *this.counted = None,
+                        Err(_) => not_banned(&this.limits.count, this.counted),
                     }
                     return Poll::Ready(Ok(blocked.unwrap_or(refusal)));
                 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::charge_numbers::{check_range, duration, micros, units};
 use super::line::{LineId, Lines, Place, ResetsSeen, SettleUnits, Slot};
 use super::operate::AllHeld;
-use super::queues::{QueuePlace, SHORTEST_PAUSE};
+use super::queues::{QueuePlace, QueueTerms, SHORTEST_PAUSE};
 use crate::algorithm::{Algorithm, Check, InLua, QuotaAnswer, Ruling, ScriptPart, Verdict};
 use crate::core::charge::{KeepFree, Key};
 use crate::core::decision::{DecidedPolicy, Details, Figures, KEEPS_NAME, Origin, distinct_names};
@@ -226,11 +226,14 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Some(Renewal::new(duration(max_hold), renew(reserved, cost, mark)))
     }
 
-    /// Tells the requests that wait for a key if the answer says that it is paused.
+    /// Notes for the requests that wait for a key if the answer says that it is paused, or no longer
+    /// is.
     #[inline]
     pub(crate) fn note_pause(&self, key: &str, answer: &Ruling, now: i64) {
         if answer.paused_until > now {
             self.lines.pause(key, duration(now), duration(answer.paused_until));
+        } else if !answer.is_blocked {
+            self.lines.resume(key);
         }
     }
 
@@ -262,10 +265,15 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Lets a denied charge join the queue of its key, if others hold the units.
-    pub(crate) fn queue_up(&self, decision: Decision, key: &str, max_wait: i64) -> Decision {
+    pub(crate) fn queue_up(
+        &self,
+        decision: Decision,
+        (key, terms): (&str, QueueTerms),
+        max_wait: i64,
+    ) -> Decision {
         let into_retry = decision.into_retry(duration(max_wait), SHORTEST_PAUSE);
         into_retry.map_or_else(identity, |mut retry| {
-            retry.add_waiters(QueuePlace::new(&self.lines.queues, key));
+            retry.add_waiters(QueuePlace::new(&self.lines.queues, key, terms));
             retry
         })
     }
@@ -273,11 +281,18 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// Returns the decision about a new charge that may wait and whose key has a queue: it joins
     /// the queue, without a call to the store.
     #[inline]
-    pub(crate) fn join_queue(&self, key: &str, check: Check<'_>) -> Option<Decision> {
-        if !self.may_queue(check) || !self.lines.queues.rest(key) {
+    pub(crate) fn join_queue(
+        &self,
+        key: &str,
+        terms: impl Fn() -> QueueTerms,
+        check: Check<'_>,
+    ) -> Option<Decision> {
+        if !self.may_queue(check) || !self.lines.queues.rest(key, &terms) {
             return None;
         }
-        let quotas = self.quota.as_slice();
+        let terms = terms();
+        let quotas = terms.quota.as_ref().unwrap_or(&self.quota).clone();
+        let quotas = quotas.as_slice();
         let mut reported = (0..quotas.len()).map(|index| self.reported(index, quotas, 0));
         let at_once = reported.find(|quota| quota.period().is_zero())?;
         // Without an answer of the store, the time until units are free is a guess, too.
@@ -285,7 +300,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let mut decision = Decision::new(Outcome::Retry(SHORTEST_PAUSE))
             .with_limiter(Arc::clone(self.name()), at_once)
             .with_report(0, guess);
-        decision.add_waiters(QueuePlace::new(&self.lines.queues, key));
+        decision.add_waiters(QueuePlace::new(&self.lines.queues, key, terms));
         Some(decision)
     }
 

@@ -54,6 +54,9 @@ pub(crate) struct Lines {
     spares: AtomicUsize,
     /// The number of waiters in all lines.
     waiters: AtomicUsize,
+    /// The number of keys that are known to be paused, so that an answer searches only if there are
+    /// any.
+    paused: AtomicUsize,
     /// The requests that wait for units which others hold.
     pub(crate) queues: Arc<KeyQueues>,
     changes: Arc<KeyChanges>,
@@ -259,7 +262,6 @@ impl Lines {
     /// Drops the spare slots of a key that was reset or blocked. The store has forgotten slots from
     /// before a reset, so these are not given back.
     pub(crate) fn forget(&self, key: &str, is_reset: bool) {
-        self.queues.release(key);
         let mut by_key = lock(&self.by_key);
         // Under the lock: a slot that leaves its line has seen this change, or is found below.
         self.changes.all.fetch_add(1, Relaxed);
@@ -294,11 +296,16 @@ impl Lines {
             Some(known) => *known = (until, own_now + time),
             None => drop(paused.insert(key.into(), (until, own_now + time))),
         }
+        self.paused.store(paused.len(), Relaxed);
     }
 
     /// Notes that a key is no longer paused.
     pub(crate) fn resume(&self, key: &str) {
-        lock(&self.by_key).paused.remove(key);
+        if self.paused.load(Relaxed) > 0 {
+            let paused = &mut lock(&self.by_key).paused;
+            paused.remove(key);
+            self.paused.store(paused.len(), Relaxed);
+        }
     }
 
     /// Returns true if a key is known to be paused now, and at the instant `at` since the Unix

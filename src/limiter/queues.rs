@@ -4,6 +4,7 @@
 //! queue asks the store again: at once when units of its key are released in this process, and
 //! otherwise after pauses that grow from 10 to 250 ms. When it goes or leaves, the next one asks. A
 //! new request that may wait joins the end of a queue without asking, so that nobody overtakes.
+//! Charges with other quotas, or that leave other numbers of units free, have queues of their own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,6 +13,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::core::Charge;
+use crate::core::charge::KeepFree;
+use crate::core::quota::Quotas;
 use crate::core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::core::sync::{Mutex, lock};
 use crate::core::waiters::Waiters;
@@ -28,14 +32,28 @@ const FAR: Duration = Duration::from_secs(86_400 * 365);
 /// The queues of one limiter.
 #[derive(Default)]
 pub(crate) struct KeyQueues {
-    by_key: Mutex<HashMap<Box<str>, KeyQueue>>,
+    by_key: Mutex<HashMap<Box<str>, Vec<KeyQueue>>>,
     /// The number of requests in all queues, so that a charge searches only if there are any.
     waiting: AtomicUsize,
 }
 
-/// The requests that wait for units of a key, in the order in which they came.
+/// The quota that a charge states, and the units that it leaves free.
+#[derive(Clone, Default, PartialEq)]
+pub(crate) struct QueueTerms {
+    pub(crate) quota: Option<Quotas>,
+    pub(crate) keep_free: KeepFree,
+}
+
+impl QueueTerms {
+    pub(crate) fn of(charge: &Charge) -> Self {
+        Self { quota: charge.own_quota().cloned(), keep_free: charge.keep_free.clone() }
+    }
+}
+
+/// The requests that wait for units of a key on the same terms, in the order in which they came.
 #[derive(Default)]
 struct KeyQueue {
+    terms: QueueTerms,
     requests: BTreeMap<u64, Option<Waker>>,
     /// The number of the request that joined last.
     last: u64,
@@ -49,29 +67,35 @@ struct KeyQueue {
 pub(crate) struct QueuePlace {
     queues: Arc<KeyQueues>,
     key: Box<str>,
+    terms: QueueTerms,
     /// Its number in the queue, 0 while it is in none.
     number: Mutex<u64>,
 }
 
 impl KeyQueues {
-    /// Returns true if requests wait for units of a key, and none of them asks now. While the first
-    /// one asks, others may ask behind it: it may be one of them, as a charge that a limiter of the
+    /// Returns true if requests wait for units of a key on these terms, and none of them asks now.
+    /// While the first one asks, others may ask behind it: it may be one of them, as a charge that a limiter of the
     /// application made anew.
     #[inline]
-    pub(crate) fn rest(&self, key: &str) -> bool {
-        let rests = |queue: &KeyQueue| queue.asks_at.is_some();
-        self.waiting.load(Relaxed) > 0 && lock(&self.by_key).get(key).is_some_and(rests)
+    pub(crate) fn rest(&self, key: &str, terms: impl FnOnce() -> QueueTerms) -> bool {
+        if self.waiting.load(Relaxed) == 0 {
+            return false;
+        }
+        let terms = terms();
+        let rests = |queue: &KeyQueue| queue.terms == terms && queue.asks_at.is_some();
+        lock(&self.by_key).get(key).is_some_and(|queues| queues.iter().any(rests))
     }
 
-    /// Lets the first request ask now, since units of its key were released.
+    /// Lets the first request of each queue ask now, since units of its key were released.
     pub(crate) fn release(&self, key: &str) {
         if self.waiting.load(Relaxed) == 0 {
             return;
         }
         let mut by_key = lock(&self.by_key);
-        let waker = by_key.get_mut(key).and_then(KeyQueue::ask_now);
+        let queues = by_key.get_mut(key).into_iter().flatten();
+        let wakers: Vec<_> = queues.filter_map(KeyQueue::ask_now).collect();
         drop(by_key);
-        waker.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -98,8 +122,14 @@ impl KeyQueue {
 }
 
 impl QueuePlace {
-    pub(crate) fn new(queues: &Arc<KeyQueues>, key: &str) -> Arc<Self> {
-        Arc::new(Self { queues: Arc::clone(queues), key: key.into(), number: Mutex::new(0) })
+    pub(crate) fn new(queues: &Arc<KeyQueues>, key: &str, terms: QueueTerms) -> Arc<Self> {
+        let (queues, number) = (Arc::clone(queues), Mutex::new(0));
+        Arc::new(Self { queues, key: key.into(), terms, number })
+    }
+
+    /// Returns its queue among those of its key.
+    fn of<'a>(&self, queues: &'a mut [KeyQueue]) -> Option<&'a mut KeyQueue> {
+        queues.iter_mut().find(|queue| queue.terms == self.terms)
     }
 }
 
@@ -107,7 +137,11 @@ impl Waiters for QueuePlace {
     /// Joins the end of the queue.
     fn add(&self) -> usize {
         let mut by_key = lock(&self.queues.by_key);
-        let queue = by_key.entry(self.key.clone()).or_default();
+        let queues = by_key.entry(self.key.clone()).or_default();
+        if self.of(queues).is_none() {
+            queues.push(KeyQueue { terms: self.terms.clone(), ..KeyQueue::default() });
+        }
+        let queue = self.of(queues).expect("pushed if there was none");
         if queue.requests.is_empty() {
             queue.pause = SHORTEST_PAUSE;
             queue.next_ask();
@@ -122,13 +156,17 @@ impl Waiters for QueuePlace {
     fn remove(&self) -> Option<Duration> {
         let number = std::mem::take(&mut *lock(&self.number));
         let mut by_key = lock(&self.queues.by_key);
-        let queue = by_key.get_mut(&self.key).filter(|_| number > 0)?;
+        let queues = by_key.get_mut(&self.key).filter(|_| number > 0)?;
+        let queue = self.of(queues)?;
         let was_first = queue.is_first(number);
         let own = queue.requests.remove(&number);
         self.queues.waiting.fetch_sub(usize::from(own.is_some()), Relaxed);
         let next = if was_first { queue.ask_now() } else { None };
         if queue.requests.is_empty() {
-            by_key.remove(&self.key);
+            queues.retain(|queue| !queue.requests.is_empty());
+            if queues.is_empty() {
+                by_key.remove(&self.key);
+            }
         }
         // A waker may drop another request of this queue, so it goes after the lock.
         drop(by_key);
@@ -141,7 +179,7 @@ impl Waiters for QueuePlace {
     fn due(&self, waker: Option<&Waker>) -> Option<std::time::Instant> {
         let number = *lock(&self.number);
         let mut by_key = lock(&self.queues.by_key);
-        let queue = by_key.get_mut(&self.key)?;
+        let queue = self.of(by_key.get_mut(&self.key)?)?;
         let is_first = queue.is_first(number);
         let own = queue.requests.get_mut(&number)?;
         let old = waker.and_then(|waker| own.replace(waker.clone()));
@@ -155,7 +193,8 @@ impl Waiters for QueuePlace {
     fn asks(&self) -> bool {
         let number = *lock(&self.number);
         let mut by_key = lock(&self.queues.by_key);
-        let queue = by_key.get_mut(&self.key).filter(|queue| queue.is_first(number));
+        let queue = by_key.get_mut(&self.key).and_then(|queues| self.of(queues));
+        let queue = queue.filter(|queue| queue.is_first(number));
         queue.is_some_and(|queue| {
             queue.asks_at = None;
             queue.pause = (queue.pause * 2).min(LONGEST_PAUSE);

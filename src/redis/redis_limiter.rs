@@ -31,6 +31,7 @@ use crate::core::{Charge, Decision, Error};
 use crate::limiter::charge_numbers::{block_time, one_key, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, expect_valid_quota};
 use crate::limiter::line::{ResetsSeen, SettleUnits};
+use crate::limiter::queues::QueueTerms;
 use crate::limiter::{Limiter, Operation, charge_numbers};
 
 /// A limiter that many processes share: one script call to Redis decides. It is cheap to clone.
@@ -402,7 +403,7 @@ impl<A: InLua> Inner<A> {
     /// Lets a request join the queue of its key, if there is one.
     fn join_queue(&self, request: &Request) -> Option<Decision> {
         let Op::Check { cost, max_wait } = request.op else { return None };
-        self.named.join_queue(&request.key, Check::new(cost, max_wait))
+        self.named.join_queue(&request.key, || queue_terms(request), Check::new(cost, max_wait))
     }
 
     /// Converts an answer to a decision.
@@ -413,16 +414,21 @@ impl<A: InLua> Inner<A> {
     ) -> Result<Decision, Error> {
         let CompletedRequest { queued, entry, now, batch_position } = completed;
         let ReplyEntry::Decided(answer) = entry else { return Err(malformed_reply()) };
-        let Request { key, op, keep_free, .. } = queued.request;
-        let (cost, max_wait) = match op {
+        let request = queued.request;
+        let (cost, max_wait) = match request.op {
             Op::Check { cost, max_wait } => (cost, max_wait),
             _ => (0, 0),
         };
-        let queue = self.named.may_queue(Check::new(cost, max_wait)).then(|| key.clone());
+        let may_queue = self.named.may_queue(Check::new(cost, max_wait)) && !answer.is_blocked;
+        let queue = may_queue.then(|| (request.key.clone(), queue_terms(&request)));
+        let Request { key, keep_free, op, .. } = request;
         let from = Provenance { now, batch_position, origin: Origin::Store };
         match op {
-            Op::Reset => self.named.lines.forget(&key, true),
-            Op::Unblock => self.named.lines.resume(&key),
+            Op::Reset => {
+                self.named.lines.forget(&key, true);
+                self.named.lines.queues.release(&key);
+            }
+            Op::Unblock => self.named.lines.queues.release(&key),
             _ => {}
         }
         self.named.note_pause(&key, &answer, now);
@@ -433,10 +439,15 @@ impl<A: InLua> Inner<A> {
         let store = || Arc::clone(self) as Arc<dyn SettleUnits>;
         self.named.line_up(&mut decision, &keep_free, known, store);
         Ok(match queue {
-            Some(key) => self.named.queue_up(decision, &key, max_wait),
+            Some((key, terms)) => self.named.queue_up(decision, (&key, terms), max_wait),
             None => decision,
         })
     }
+}
+
+/// Returns the terms on which a charge waits for units that others hold.
+fn queue_terms(request: &Request) -> QueueTerms {
+    QueueTerms { quota: request.quota.clone(), keep_free: request.keep_free.clone() }
 }
 
 /// A reset, a block or a pause that was sent. The server may run it until its answer is there, and

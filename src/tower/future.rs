@@ -200,11 +200,16 @@ where
                 StateProj::Operating { operation, answer: result } => {
                     let is_done = ready!(operation.poll(cx)).is_ok();
                     let (settle, result) = *result.take().expect("answered once");
-                    // If the reset fails, the charge stays.
-                    if is_done && settle == Settle::Reset {
-                        *this.decision = None;
-                    }
-                    let answer = answer(this.shared, this.decision, Settle::Keep, result);
+                    let settle = match settle {
+                        Settle::Reset => {
+                            // If the reset fails, the charge stays.
+                            this.decision.take_if(|_| is_done);
+                            Settle::Keep
+                        }
+                        // A pause settles nothing.
+                        _ => Settle::Later,
+                    };
+                    let answer = answer(this.shared, this.decision, settle, result);
                     return Poll::Ready(answer);
                 }
                 StateProj::Refusing { refusal } => {

@@ -63,6 +63,20 @@ async fn a_flood_costs_the_store_one_block() {
     assert_eq!(blocks.load(Relaxed), 1);
 }
 
+/// A charge that waits asks many times, and is not refused.
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_not_banned() {
+    let limiter = Memory::new("at once", Concurrency::new(1)).ban_after(3, MINUTE, 24 * HOUR);
+    let held = limiter.check(&one()).await.unwrap().into_reservation().unwrap();
+    let waiting = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire(one().max_wait(MINUTE)).await.is_ok() }
+    });
+    sleep(30 * SECOND).await;
+    assert!(limiter.settle(held, 0).is_ok());
+    assert!(waiting.await.unwrap());
+}
+
 /// Counts blocks, and does each of them or fails.
 #[derive(Clone)]
 struct Counted<L> {

@@ -229,6 +229,26 @@ mod over_redis {
         assert!(went >= end, "{went:?} {end:?}");
     }
 
+    /// A pause that another process ended is over for those that have heard of it.
+    #[tokio::test]
+    async fn an_end_of_a_pause_is_heard_too() {
+        let server = Server::start();
+        let [mine, other] = [(); 2].map(|()| supplier(&server.pool()));
+        other.pause("key", HOUR).await.unwrap();
+        assert!(mine.peek("key").await.unwrap().paused_for().is_some());
+        other.unblock("key").await.unwrap();
+        let mut waiting = JoinSet::new();
+        for _ in 0..5 {
+            let mine = mine.clone();
+            waiting.spawn(async move { mine.acquire(one().max_wait(HOUR)).await.is_ok() });
+        }
+        let all = tokio::time::timeout(PATIENT, waiting.join_all()).await;
+        assert_eq!(all, Ok(vec![true; 5]));
+        // One question each.
+        let used = mine.peek("key").await.unwrap();
+        assert!(used.paused_for().is_none());
+    }
+
     #[tokio::test]
     async fn a_member_that_is_paused_makes_all_wait() {
         let (_server, pool) = Server::pooled();

@@ -179,6 +179,62 @@ async fn impatient_requests_do_not_delay_the_first() {
     impatient.abort();
 }
 
+/// Timers of a clock that runs are rounded up: none of them is set anew at its end.
+#[tokio::test]
+async fn one_behind_the_first_is_refused_by_a_clock_that_runs() {
+    let limiter = Arc::new(limit(1));
+    let _held = reserved(&limiter).await;
+    let mut waiting = Waiting::new();
+    waiting.add(&limiter, patient()).await;
+    for wait in [1, 20] {
+        let charge = one().max_wait(Duration::from_millis(wait));
+        let refused = tokio::time::timeout(SECOND * 20, limiter.acquire(charge)).await;
+        assert!(matches!(refused, Ok(Err(Refusal::Denied(_)))), "{refused:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocked_key_has_no_queue() {
+    let limiter = limit(1);
+    limiter.block("key", HOUR).await.unwrap();
+    let begin = Instant::now();
+    let refusal = limiter.acquire(patient()).await.unwrap_err();
+    let Refusal::Denied(decision) = refusal else { panic!("{refusal:?}") };
+    assert_eq!((begin.elapsed(), decision.retry_after()), (Duration::ZERO, Some(HOUR)));
+}
+
+/// A job that leaves units free is in nobody's way.
+#[tokio::test(start_paused = true)]
+async fn who_needs_less_waits_in_a_queue_of_its_own() {
+    let limiter = Arc::new(limit(4));
+    let held = [reserved(&limiter).await, reserved(&limiter).await];
+    let mut waiting = Waiting::new();
+    waiting.add(&limiter, patient().keep_free(2)).await;
+    waiting.nobody_has();
+    waiting.add(&limiter, patient()).await;
+    let urgent = waiting.next(1).await;
+    for one in held {
+        assert!(limiter.settle(one, 0).is_ok());
+    }
+    waiting.next(0).await;
+    assert!(limiter.settle(urgent, 0).is_ok());
+}
+
+/// The first one of a queue that got its answer lets the next one ask, even before it is dropped.
+#[tokio::test(start_paused = true)]
+async fn an_answered_request_leaves_the_queue() {
+    let limiter = Arc::new(limit(1));
+    let held = reserved(&limiter).await;
+    let mut first = Box::pin(limiter.acquire(one().max_wait(SECOND)));
+    assert!(tokio::time::timeout(SECOND / 2, &mut first).await.is_err());
+    let mut waiting = Waiting::new();
+    waiting.add(&limiter, patient()).await;
+    assert!(first.as_mut().await.is_err());
+    assert!(limiter.settle(held, 0).is_ok());
+    waiting.next(0).await;
+    drop(first);
+}
+
 #[tokio::test(start_paused = true)]
 async fn too_many_that_wait_are_refused() {
     let limiter = Arc::new(limit(1));

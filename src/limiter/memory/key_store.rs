@@ -19,6 +19,7 @@ use crate::limiter::Operation;
 use crate::limiter::charge_numbers::{block_time, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance};
 use crate::limiter::line::SettleUnits;
+use crate::limiter::queues::QueueTerms;
 use crate::limiter::shards::Shards;
 
 #[derive(Clone)]
@@ -88,12 +89,11 @@ impl<A: Algorithm> Store<A> {
             return Ok(decision);
         }
         if charge.retried_for().is_zero()
-            && let Some(decision) = self.named.join_queue(&name, check)
+            && let Some(decision) = self.named.join_queue(&name, || QueueTerms::of(charge), check)
         {
             return Ok(decision);
         }
         let (known, max_wait) = (self.named.lines.known(), check.max_wait);
-        let queue = self.named.may_queue(check).then(|| name.to_string());
         let (answer, now) = self.update(&name, |now, kept| {
             if let Some(until) = kept.block_end(now) {
                 return ((A::blocked(&rule, now, until), now), None);
@@ -107,6 +107,8 @@ impl<A: Algorithm> Store<A> {
             ((answer, now), changed.map(|state| A::expires_at(&rule, state)))
         })?;
         self.named.note_pause(&name, &answer, now);
+        let may_queue = self.named.may_queue(check) && !answer.is_blocked;
+        let queue = may_queue.then(|| (name.to_string(), QueueTerms::of(charge)));
         let key = match name {
             Cow::Owned(digest) => Key::Owned(digest),
             Cow::Borrowed(_) => charge.take_key(),
@@ -116,7 +118,7 @@ impl<A: Algorithm> Store<A> {
         let mut decision = self.named.decision(quota, asked, answer, from, key);
         self.named.line_up(&mut decision, &charge.keep_free, known, store);
         Ok(match queue {
-            Some(key) => self.named.queue_up(decision, &key, max_wait),
+            Some((key, terms)) => self.named.queue_up(decision, (&key, terms), max_wait),
             None => decision,
         })
     }
@@ -174,6 +176,8 @@ impl<A: Algorithm> Store<A> {
             ((Ruling { not_taken, ..answer }, now), is_changed.then(expires_at))
         })?;
         self.named.note_pause(&name, &answer, now);
+        // Not under the lock: a waker may drop a task that settles.
+        self.named.lines.queues.release(&name);
         let quota = charge.own_quota().cloned();
         let from = local_provenance(now);
         Ok(self.named.decision(quota, (0, &charge.keep_free), answer, from, Key::Constant("")))

@@ -22,6 +22,7 @@ use crate::limiter::combination::whole_charge::{of_each, settle_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
 use crate::limiter::line::SettleUnits;
+use crate::limiter::queues::QueueTerms;
 
 type Each = Vec<AnyAlgorithm>;
 type State = <AnyAlgorithm as Algorithm>::State;
@@ -66,7 +67,9 @@ impl OneLock {
             return Ok(decision);
         }
         let is_new = charges.iter().all(|charge| charge.retried_for().is_zero());
-        if is_new && let Some(decision) = self.named.join_queue(&key(), check) {
+        if is_new
+            && let Some(decision) = self.named.join_queue(&key(), || QueueTerms::of(&whole), check)
+        {
             return Ok(decision);
         }
         let known = self.named.lines.known();
@@ -101,7 +104,10 @@ impl OneLock {
         let mut decision = self.named.decision(quota.cloned(), asked, answer, from, key);
         self.named.line_up(&mut decision, &whole.keep_free, known, store);
         Ok(match self.named.may_queue(check) {
-            true => self.named.queue_up(decision, &one_name(&names), check.max_wait),
+            true => {
+                let terms = QueueTerms::of(&whole);
+                self.named.queue_up(decision, (&one_name(&names), terms), check.max_wait)
+            }
             false => decision,
         })
     }

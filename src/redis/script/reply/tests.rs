@@ -62,6 +62,7 @@ fn a_reserved_wait_is_read() {
         mark: Some([1_200, 0, 0, 0].into()),
         not_taken: 0,
         paused_until: 0,
+        is_blocked: false,
     });
     assert_eq!(read_first(&reply).unwrap(), decided);
     // The charge is admitted only if the script's wait and the state agree, and the units were
@@ -160,6 +161,7 @@ fn a_block_is_read() {
         mark: None,
         not_taken: 0,
         paused_until: 0,
+        is_blocked: true,
     });
     for op in [check(), Op::Estimate { cost: 1, max_wait: 0 }, Op::Reset] {
         assert_eq!(read(b"BLOCKED 0000000000000107", op).unwrap(), blocked);

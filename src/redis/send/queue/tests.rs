@@ -121,6 +121,7 @@ fn what_was_taken_for_a_caller_who_has_left_is_refunded() {
             mark,
             not_taken: 0,
             paused_until: 0,
+            is_blocked: false,
         })
     };
     let given_back = |cost, entry, is_awaited| {
