@@ -11,7 +11,9 @@ use tower_sluice::respond::count_bytes;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{Limiter, LimiterExt, Memory, Quota, RateLimitLayer, Settle};
 
-use super::{HOUR, Instant, Raise, SECOND};
+use super::{HOUR, SECOND};
+#[cfg(feature = "redis")]
+use super::{Instant, Raise};
 
 /// An upstream that counts its calls and answers each with this status and field.
 fn upstream(
