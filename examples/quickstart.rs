@@ -25,6 +25,7 @@
 use std::error::Error;
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -149,7 +150,7 @@ impl Settings {
             },
             deadline: millis("DEADLINE_MS", 100)?,
         };
-        let limit: u64 = variable("LIMIT", 5)?;
+        let limit = variable("LIMIT", NonZeroU64::MIN.saturating_add(4))?.get();
         let quota = Quota::try_new(limit, millis("PERIOD_MS", 1_000)?)
             .map_err(|error| invalid("LIMIT, PERIOD_MS", &error))?
             .try_burst(variable("BURST", limit)?)

@@ -86,8 +86,9 @@ pub enum Settle {
     /// units stay taken. A limiter without resets refunds the request instead. So do the policies
     /// of `tower-sluice-policies`: your handler resets the right one with `PolicyHandle::reset`.
     Reset,
-    /// Keeps what was charged, and pauses the key of the request for this time, as
-    /// [`LimiterExt::pause`](crate::LimiterExt::pause) does: for an upstream that says stop.
+    /// Pauses the key of the request for this time, as
+    /// [`LimiterExt::pause`](crate::LimiterExt::pause) does: for an upstream that says stop. It
+    /// keeps what was charged, or leaves it to the body as [`Later`](Settle::Later) does.
     /// [`obey_upstream`](crate::RateLimitLayer::obey_upstream) reads the time from the response.
     ///
     /// The response waits for the pause, so that the next request finds it. If the store fails, or

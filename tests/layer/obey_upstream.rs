@@ -125,9 +125,12 @@ async fn units_stay_taken_and_bodies_of_others_are_counted() {
     served.into_body().collect().await.unwrap();
     // A charge of 1, and 8 bytes.
     assert_eq!(limiter.peek("global").await.unwrap().remaining(), Some(92));
-    client(429).oneshot(Request::new(())).await.unwrap();
+    let refused = client(429).oneshot(Request::new(())).await.unwrap();
     limiter.unblock("global").await.unwrap();
+    // Its charge is held until its body has ended, and its bytes count, too.
     assert_eq!(limiter.peek("global").await.unwrap().remaining(), Some(91));
+    refused.into_body().collect().await.unwrap();
+    assert_eq!(limiter.peek("global").await.unwrap().remaining(), Some(84));
 }
 
 #[tokio::test(start_paused = true)]
