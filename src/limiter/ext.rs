@@ -456,7 +456,8 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// Units that were taken before count as if time had passed without charges.
     /// [`penalize`](LimiterExt::penalize), settlements and [`reset`](LimiterExt::reset) work as
-    /// usual. A charge of several keys pauses each of them.
+    /// usual. A charge of several keys pauses each of them. Limiters that are asked in turn reserve
+    /// no waits, so they refuse a charge of a paused key.
     ///
     /// # Errors
     ///

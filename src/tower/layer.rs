@@ -142,13 +142,16 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// [`settle`](RateLimitLayer::settle) may return [`Settle::Pause`](crate::Settle::Pause) in its
     /// place.
     ///
-    /// - **Trust**: whoever answers the client can stop its key for `longest`, so set this only where
-    ///   the upstream is trusted. If a client calls several upstreams, give each a key of its own.
+    /// - **Trust**: whoever answers the client can stop its key for `longest`, so set this only
+    ///   where the upstream is trusted. If a client calls several upstreams, give each a key of its own.
     /// - **Calls during the time** do not reach the upstream. Those whose `max_wait` allows it wait
     ///   for its end; others are refused with the rest of it as their `Retry-After`. Those that wait
     ///   for a slot already look again before they go, which is one more question to the limiter.
     ///   Those under way go on.
-    /// - A refused call keeps its units. Of two answers, the later one counts.
+    /// - A refused call keeps its units, unless its body settles them. Of two pauses, the later end
+    ///   counts.
+    /// - A call that took no units pauses nothing: one that [`FailOpen`](crate::FailOpen) or a shadow
+    ///   admitted, or whose handler took its units.
     /// - Statuses of gRPC count if they are in the headers, as refusals are; trailers do not.
     ///
     /// ```
