@@ -238,7 +238,8 @@ impl Seen<'_> {
         let is_of_key = |label: &String| one.keys.iter().any(|(_, own)| own == label);
         let covers = |from: i64, until: i64| (one.now <= from && from <= one.at) && one.at < until;
         let mut pauses = self.account.pauses.iter();
-        one.settlements > 0
+        // The account may have taken its refund for that of a charge with the same mark.
+        (one.settlements > 0 || self.account.has_settled_twin(one))
             && pauses.any(|(label, from, until)| is_of_key(label) && covers(*from, *until))
     }
 
