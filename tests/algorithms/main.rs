@@ -4,7 +4,6 @@ mod clocks;
 #[cfg(feature = "redis")]
 mod composition;
 mod every_history;
-mod hang_ups;
 #[cfg(feature = "redis")]
 mod scripts;
 #[cfg(feature = "redis")]

@@ -20,60 +20,29 @@ async fn agree(name: &str) {
     println!("twins algorithm={name} steps={steps}");
 }
 
-#[tokio::test]
-async fn token_bucket_agrees_with_its_script() {
-    agree("token_bucket").await;
+macro_rules! each_agrees {
+    ($($(#[$only:meta])? $name:ident: $twins:literal;)+) => {$(
+        $(#[$only])?
+        #[tokio::test]
+        async fn $name() {
+            agree($twins).await;
+        }
+    )+};
 }
 
-#[tokio::test]
-async fn budget_agrees_with_its_script() {
-    agree("budget").await;
-}
-
-#[tokio::test]
-async fn concurrency_agrees_with_its_script() {
-    agree("concurrency").await;
-}
-
-#[tokio::test]
-async fn fixed_window_agrees_with_its_script() {
-    agree("fixed_window").await;
-}
-
-#[cfg(feature = "calendar")]
-#[tokio::test]
-async fn calendar_agrees_with_its_script() {
-    agree("calendar").await;
-}
-
-#[tokio::test]
-async fn sliding_window_agrees_with_its_script() {
-    agree("sliding_window").await;
-}
-
-#[tokio::test]
-async fn sliding_counter_agrees_with_its_script() {
-    agree("sliding_counter").await;
-}
-
-#[tokio::test]
-async fn sliding_log_agrees_with_its_script() {
-    agree("sliding_log").await;
-}
-
-#[tokio::test]
-async fn several_quotas_agree_with_their_script() {
-    agree("several").await;
-}
-
-#[tokio::test]
-async fn smooth_bursty_agrees_with_its_script() {
-    agree("smooth_bursty").await;
-}
-
-#[tokio::test]
-async fn smooth_warming_up_agrees_with_its_script() {
-    agree("smooth_warming_up").await;
+each_agrees! {
+    token_bucket_agrees_with_its_script: "token_bucket";
+    budget_agrees_with_its_script: "budget";
+    concurrency_agrees_with_its_script: "concurrency";
+    fixed_window_agrees_with_its_script: "fixed_window";
+    #[cfg(feature = "calendar")]
+    calendar_agrees_with_its_script: "calendar";
+    sliding_window_agrees_with_its_script: "sliding_window";
+    sliding_counter_agrees_with_its_script: "sliding_counter";
+    sliding_log_agrees_with_its_script: "sliding_log";
+    several_quotas_agree_with_their_script: "several";
+    smooth_bursty_agrees_with_its_script: "smooth_bursty";
+    smooth_warming_up_agrees_with_its_script: "smooth_warming_up";
 }
 
 /// A renewal writes the clamped state of the quota beside it, which holds nothing.

@@ -209,7 +209,8 @@ struct Reserved {
     mark: Mark,
 }
 
-/// Runs `histories` of `steps` through both, as often as `play` says.
+/// Runs `histories` of `steps` through both, as often as `play` says. Every second one begins with
+/// the epoch: no instant stands for "there is none".
 async fn compare<A: InLua>(
     algorithm: A,
     quotas: &[Quotas],
@@ -217,12 +218,12 @@ async fn compare<A: InLua>(
     histories: usize,
     steps: usize,
 ) {
-    compare_from(START, algorithm, quotas, play, histories, steps).await;
+    compare_from([START, 0], algorithm, quotas, play, histories, steps).await;
 }
 
-/// The same, from this instant on.
+/// The same, from these instants on in turn.
 async fn compare_from<A: InLua>(
-    start: u64,
+    starts: [u64; 2],
     algorithm: A,
     quotas: &[Quotas],
     play: &Play,
@@ -235,7 +236,7 @@ async fn compare_from<A: InLua>(
         return;
     }
     let end = play.end_of(histories * steps);
-    let now = Arc::new(AtomicU64::new(start));
+    let now = Arc::new(AtomicU64::new(starts[0]));
     let name = format!("twins-{}", play.limiters.fetch_add(1, Relaxed));
     let lua = Redis::new(name, algorithm.clone(), play.pool.clone())
         .clock(crate::clock_at(&now))
@@ -246,7 +247,7 @@ async fn compare_from<A: InLua>(
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     'histories: for history in 0..histories {
         let key: Arc<str> = history_key(history).into();
-        now.store(start, Relaxed);
+        now.store(starts[history % 2], Relaxed);
         // The end of the last decision's window.
         let mut reset = 0;
         let mut state: Option<A::State> = None;
@@ -267,7 +268,10 @@ async fn compare_from<A: InLua>(
             let to_reset = [reset - 1, reset, reset + 1].map(|at| at - now.load(Relaxed) as i64);
             match dice.below(20) {
                 1..4 if to_reset[0] >= 0 => now.fetch_add(dice.pick(&to_reset) as u64, Relaxed),
-                0 => now.fetch_sub(dice.pick(&[1, unit, period, 3_600_000_000]), Relaxed),
+                0 => {
+                    let back = dice.pick(&[1, unit, period, 3_600_000_000]);
+                    now.fetch_sub(back.min(now.load(Relaxed)), Relaxed)
+                }
                 _ => now.fetch_add(dice.pick(&forward), Relaxed),
             };
             now.fetch_min(LATEST, Relaxed);
@@ -559,17 +563,17 @@ async fn calendar(play: &Play) {
         (1_708_383_600, berlin(Calendar::year())),
     ];
     for (start, calendar) in calendars {
-        let start = start * 1_000_000;
+        let starts = [start * 1_000_000; 2];
         let quotas = [calendar.quota(5), calendar.quota(1), calendar.quota(1 << 40)];
         let own = quotas.map(Quotas::from);
         let window = FixedWindow::calendar(5, calendar);
-        compare_from(start, window, &own[..1], play, 3, 200).await;
+        compare_from(starts, window, &own[..1], play, 3, 200).await;
         let waiting = window.horizon(Duration::from_secs(365 * 86_400));
-        compare_from(start, waiting, &own, play, 5, 200).await;
+        compare_from(starts, waiting, &own, play, 5, 200).await;
         let second = Quota::per_second(2);
         let pairs = quotas.map(|quota| Quotas::from((second, quota)));
         let pair = (TokenBucket::new(second), waiting).into_algorithm();
-        compare_from(start, pair, &pairs, play, 3, 200).await;
+        compare_from(starts, pair, &pairs, play, 3, 200).await;
     }
 }
 
