@@ -2,14 +2,13 @@
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tower_sluice::limiter::Origin;
-use tower_sluice::{FailOpen, Memory, Outcome};
+use tower_sluice::Outcome;
 
 use super::*;
 
 use support::faults::*;
 
-// Case 21.
+// Cases 19, 20 and 21.
 #[tokio::test]
 async fn a_script_that_the_server_forgot_is_sent_again() {
     let server = Server::start();
@@ -141,83 +140,6 @@ async fn a_wrong_password_is_configuration_and_told_without_it() {
     let _ = limiter.clone().decision_timeout(LONG).check(&one()).await.unwrap();
 }
 
-/// The time from the begin of the hang to the first error that says so, but for the time that this
-/// thread had to wait for a processor. The password was wrong for long before, so that the pauses
-/// between attempts are the longest. `None`: a charge said that this process is too busy to know.
-async fn time_to_notice_a_hang(scheme: &str) -> Option<Duration> {
-    let server = match scheme {
-        "redis-cluster" => Server::with(&["--cluster-enabled", "yes", "--requirepass", "right"]),
-        _ => Server::with(&["--requirepass", "right"]),
-    };
-    let sentinel = Sentinel::alone(server.port(), "requirepass right");
-    let (port, query) = match scheme {
-        "redis-sentinel" => {
-            (sentinel.port, format!("?sentinelServiceName={SERVICE}&sentinelPassword=wrong"))
-        }
-        _ => (server.port(), String::new()),
-    };
-    let mut connection = {
-        let url = format!("redis://:right@127.0.0.1:{port}");
-        redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
-    };
-    let proxy = Proxy::before(port).await;
-    let limiter = yearly(&format!("{scheme}://:wrong@127.0.0.1:{}{query}", proxy.port()));
-    let (begun, before) = (Instant::now(), proxy.connections());
-    while proxy.connections() < before + 8 {
-        let _ = limiter.check(&one()).await;
-        assert!(begun.elapsed() < LONG, "it does not connect");
-    }
-    until(&limiter, ErrorKind::Configuration).await;
-    proxy.set(Fault::BlackHole);
-    run(&mut connection, &["ACL", "SETUSER", "default", "resetpass", ">wrong"]).await;
-    // Each question takes its whole time, so that long ones find it out late.
-    let (begun, limiter) = (Instant::now(), limiter.decision_timeout(Duration::from_millis(20)));
-    let mut late = Duration::ZERO;
-    let hears = async {
-        loop {
-            let error = limiter.check(&one()).await.expect_err("it hangs");
-            match error.kind() {
-                ErrorKind::Infrastructure => return Some(begun.elapsed()),
-                ErrorKind::Saturation => return None,
-                _ => {}
-            }
-            assert!(begun.elapsed() < LONG, "{error:?}");
-        }
-    };
-    let watches = async {
-        loop {
-            let slept = Instant::now();
-            sleep(Duration::from_millis(5)).await;
-            // A timer of tokio counts whole milliseconds.
-            late += slept.elapsed().saturating_sub(Duration::from_millis(7));
-        }
-    };
-    let took = tokio::select! {
-        took = hears => took,
-        () = watches => unreachable!("it watches on"),
-    };
-    took.map(|took| took.saturating_sub(late))
-}
-
-// Case 167.
-#[tokio::test]
-async fn a_hang_after_a_wrong_password_is_infrastructure_within_half_a_second() {
-    for scheme in ["redis", "redis-cluster", "redis-sentinel"] {
-        let (mut runs, mut took) = (0, None);
-        while took.is_none() {
-            runs += 1;
-            assert!(runs <= 30, "{scheme}: this process is always too busy");
-            took = time_to_notice_a_hang(scheme).await;
-        }
-        let took = took.expect("measured");
-        println!(
-            "fault case=167 {scheme} infrastructure_after_ms={} runs={runs}",
-            took.as_millis()
-        );
-        assert!(took <= Duration::from_millis(500), "{scheme}: {took:?}");
-    }
-}
-
 // Case 31.
 #[tokio::test]
 async fn a_missing_right_is_configuration() {
@@ -244,19 +166,6 @@ async fn a_missing_right_is_configuration() {
     let _ = limiter.check(&one().cost(0)).await.unwrap();
 }
 
-#[tokio::test]
-async fn a_late_answer_is_undone() {
-    let server = Server::start();
-    let proxy = Proxy::before(server.port()).await;
-    let limiter = yearly(&proxy.url());
-    until_decided(&limiter, ErrorKind::Infrastructure).await;
-    let before = taken(&server).await;
-    proxy.set(Fault::Hold);
-    assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
-    proxy.set(Fault::None);
-    eventually("the unit of nobody", async || taken(&server).await == before).await;
-}
-
 // Cases 107 and 111.
 #[tokio::test]
 async fn without_patience_the_true_wait_is_told_and_nothing_taken() {
@@ -272,50 +181,6 @@ async fn without_patience_the_true_wait_is_told_and_nothing_taken() {
     let wait = |decision: &Decision| decision.retry_after().expect("a wait").as_secs();
     assert!((900..=1_000).contains(&wait(&denied)), "{denied:?}");
     assert!((900..=wait(&denied)).contains(&wait(&again)), "{again:?}");
-}
-
-/// A limiter of this process answers whatever keeps the store from deciding, and `FailOpen` only
-/// for what neither a request nor load can cause.
-#[tokio::test]
-async fn a_share_answers_for_a_store_that_is_full_or_whose_password_changed() {
-    let (server, mut connection) = Server::connected().await;
-    let user = |password: &str| {
-        ["ACL", "SETUSER", "app", "reset", "on", password, "~*", "+@all"].map(str::to_owned)
-    };
-    let acl = async |connection: &mut _, password: &str| {
-        let rules = user(password);
-        run(connection, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    };
-    acl(&mut connection, ">before").await;
-    let url = format!("redis://app:before@127.0.0.1:{}", server.port());
-    let store = yearly(&url).decision_timeout(LONG);
-    let share = Memory::new("share", TokenBucket::new(Quota::per_hour(3)));
-    let limiter = store.clone().or_else(share);
-    let open = store.clone().or_else(FailOpen);
-    assert_eq!(limiter.check(&one()).await.unwrap().origin(), Origin::Store);
-
-    run(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await;
-    let new = Charge::new("new");
-    assert_eq!(store.check(&new).await.unwrap_err().kind(), ErrorKind::Capacity);
-    let mut admitted = 0;
-    for _ in 0..5 {
-        let decision = limiter.check(&new).await.unwrap();
-        assert_eq!(decision.fallback_cause().unwrap().kind(), ErrorKind::Capacity);
-        admitted += u32::from(decision.is_admitted());
-    }
-    // The share of this process holds.
-    assert_eq!(admitted, 3);
-    assert_eq!(open.check(&new).await.unwrap_err().kind(), ErrorKind::Capacity);
-    run(&mut connection, &["CONFIG", "SET", "maxmemory", "0"]).await;
-
-    // The password changes, and the connections of the user go.
-    acl(&mut connection, ">after").await;
-    run(&mut connection, &["CLIENT", "KILL", "USER", "app"]).await;
-    until(&store, ErrorKind::Configuration).await;
-    let decision = limiter.check(&one()).await.unwrap();
-    assert_eq!(decision.fallback_cause().unwrap().kind(), ErrorKind::Configuration);
-    assert_eq!(decision.limiter(), Some("share"));
-    assert_eq!(open.check(&one()).await.unwrap_err().kind(), ErrorKind::Configuration);
 }
 
 /// A reply without an end would fill the memory. The server is cut off, and nobody is admitted.

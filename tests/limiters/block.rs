@@ -521,40 +521,4 @@ mod over_redis {
         both.unblock("mallory").await.unwrap();
         assert!(ask(&user, 1).await.is_admitted());
     }
-
-    /// A foreign value is not a block.
-    #[tokio::test]
-    async fn a_value_that_only_looks_like_a_block_is_corrupt() {
-        let server = Server::start();
-        let limiter = limiter(&server, "api", TokenBucket::new(Quota::per_day(10)));
-        let mut connection = server.connection().await;
-        for value in [
-            "blocked:",
-            "blocked:1",
-            "blocked:x:",
-            "blocked:01:5",
-            "blocked:5:x",
-            "blocked:9007199254740992:",
-            "paused:5",
-            "paused:05:",
-            "paused:5:blocked:5:",
-            "reset:5:paused:5:",
-        ] {
-            redis::cmd("SET")
-                .arg("sluice:api:tb1:{mallory}")
-                .arg(value)
-                .exec_async(&mut connection)
-                .await
-                .unwrap();
-            for error in [
-                limiter.check(&Charge::new("mallory")).await.unwrap_err(),
-                limiter.block("mallory", HOUR).await.unwrap_err(),
-                limiter.unblock("mallory").await.unwrap_err(),
-            ] {
-                assert_eq!(error.kind(), ErrorKind::State, "{value}");
-            }
-            limiter.reset("mallory").await.unwrap();
-            assert!(ask(&limiter, 1).await.is_admitted(), "{value}");
-        }
-    }
 }

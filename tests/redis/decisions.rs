@@ -1,18 +1,9 @@
 //! The promises of the limiter in Redis, on real servers.
 
-use tokio::time::sleep;
-
 use super::*;
-
-use support::faults::trouble;
 
 fn bucket(server: &Server, quota: Quota) -> Redis<TokenBucket> {
     Redis::new("test", TokenBucket::new(quota), server.pool()).decision_timeout(PATIENT)
-}
-
-fn daily(server: &Server, limit: u64) -> Redis<FixedWindow> {
-    let quota = Quota::new(limit, Duration::from_secs(365 * 86_400));
-    Redis::new("test", FixedWindow::new(quota), server.pool()).decision_timeout(PATIENT)
 }
 
 // Case 70.
@@ -29,51 +20,6 @@ async fn the_store_decides() {
     assert!(limiter.check(&Charge::new("bob")).await.unwrap().is_admitted());
     let waits = Charge::new("alice").max_wait(Duration::from_secs(60));
     assert!(matches!(limiter.check(&waits).await.unwrap().outcome(), Outcome::Deny { .. }));
-}
-
-// Case 19.
-#[tokio::test]
-async fn a_flush_storm_costs_no_error_and_no_unit() {
-    let server = Server::start();
-    let limiter = daily(&server, 1_000_000);
-    let mut connection = server.connection().await;
-    let storm = tokio::spawn(async move {
-        loop {
-            run(&mut connection, &["SCRIPT", "FLUSH"]).await;
-            sleep(Duration::from_millis(1)).await;
-        }
-    });
-    let mut tasks = JoinSet::new();
-    for _ in 0..8 {
-        let limiter = limiter.clone();
-        tasks.spawn(async move {
-            for _ in 0..750 {
-                assert!(limiter.check(&Charge::new("key")).await.unwrap().is_admitted());
-            }
-        });
-    }
-    tasks.join_all().await;
-    storm.abort();
-    let peek = limiter.check(&Charge::new("key").cost(0)).await.unwrap();
-    assert_eq!(peek.remaining(), Some(1_000_000 - 6_000));
-}
-
-// Cases 5 and 20.
-#[tokio::test]
-async fn a_restart_is_survived() {
-    let mut server = Server::start();
-    let limiter = daily(&server, 100);
-    let _ = limiter.check(&Charge::new("key")).await.unwrap();
-    server.kill();
-    let hasty = limiter.clone().decision_timeout(Duration::from_millis(500));
-    assert_eq!(trouble(&hasty, &Charge::new("key")).await.kind(), ErrorKind::Infrastructure);
-    server.restart();
-    let mut errors = 0;
-    while let Err(error) = limiter.check(&Charge::new("key")).await {
-        assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
-        errors += 1;
-        assert!(errors <= 2, "more errors than connections");
-    }
 }
 
 // Case 75.

@@ -34,6 +34,8 @@ async fn taken(pool: &Pool) -> [u64; 3] {
     taken
 }
 
+/// Whichever parts are exempt, and whether or not the others cost the same.
+// Case 158.
 #[tokio::test]
 async fn one_call_takes_each_members_own_cost() {
     const CROWD: u64 = 200;
@@ -46,7 +48,9 @@ async fn one_call_takes_each_members_own_cost() {
         ("one server", AllAtOnce::of_parts(three(&pool))),
         ("a cluster", AllAtOnce::of_parts(in_cluster)),
     ] {
-        for costs in [[3, 2, 0], [1, 0, 4], [0, 2, 1], [3, 2, 2], [1, 2, 3]] {
+        for costs in
+            [[1, 1, 1], [1, 0, 1], [0, 0, 1], [3, 2, 0], [1, 0, 4], [0, 2, 1], [3, 2, 2], [1, 2, 3]]
+        {
             let charge = parts(costs);
             // The scripts travel with the first.
             assert!(all.check(&charge).await.unwrap().is_admitted());

@@ -111,53 +111,6 @@ async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
     assert!(calls(&mut connection, "incrby").await > 100);
 }
 
-/// The same in the server's own time: `cargo test -p tests --test redis expiry:: -- --ignored`.
-// Cases 56 and 89.
-#[tokio::test]
-#[ignore = "waits until ten thousand keys have expired"]
-async fn ten_thousand_keys_expire_and_none_too_soon() {
-    const KEYS: usize = 10_000;
-    let (_server, mut connection) = Server::connected().await;
-    let names: Vec<_> = (0..KEYS).map(|key| format!("k{key}")).collect();
-    let names: Vec<_> = names.iter().map(String::as_str).collect();
-    // From 1 ms to 4 s of debt, half of it added in place.
-    let mut old = vec![0; KEYS];
-    for round in 0..2 {
-        for (chunk, keys) in names.chunks(500).enumerate() {
-            let bucket = TokenBucket::new(Quota::per_second(1_000).burst(1_000_000));
-            let mut call = Call::new(bucket, None, keys);
-            for key in 0..keys.len() {
-                call = call.check(1 + (chunk * 500 + key + round) as i64 % 2_000, 60_000_000);
-            }
-            let (now, entries) = call.on(&mut connection).await;
-            for (key, entries) in entries.iter().enumerate() {
-                let [0, _, _, reset_after] = entries.numbers() else { panic!("{entries:?}") };
-                old[chunk * 500 + key] = now + reset_after;
-            }
-        }
-    }
-    assert!(calls(&mut connection, "incrby").await > KEYS as u64 / 4);
-    let mut gone = vec![false; KEYS];
-    while gone.iter().any(|gone| !gone) {
-        for (chunk, keys) in names.chunks(500).enumerate() {
-            let (values, (seconds, micros)): (Vec<Option<String>>, (i64, i64)) = redis::pipe()
-                .cmd("MGET")
-                .arg(keys)
-                .cmd("TIME")
-                .query_async(&mut connection)
-                .await
-                .unwrap();
-            for (key, value) in values.iter().enumerate() {
-                let key = chunk * 500 + key;
-                if value.is_none() && !gone[key] {
-                    assert!(seconds * 1_000_000 + micros >= old[key], "k{key} is gone too soon");
-                    gone[key] = true;
-                }
-            }
-        }
-    }
-}
-
 // Case 55.
 #[tokio::test]
 async fn a_lost_expiry_comes_back_with_the_next_full_write() {

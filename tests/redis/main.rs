@@ -11,7 +11,6 @@ mod calendars;
 mod changed_quotas;
 mod decisions;
 mod different_costs;
-mod estimates;
 mod expiry;
 mod resets;
 #[cfg(feature = "redisson")]
@@ -30,8 +29,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{
-    AnyAlgorithm, Budget, Check, Concurrency, FixedWindow, InLua, IntoAlgorithm, SlidingCounter,
-    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    AnyAlgorithm, Budget, Concurrency, FixedWindow, InLua, IntoAlgorithm, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::limiter::{AllInTurn, Boxed, Origin};
 use tower_sluice::redis::AllAtOnce;

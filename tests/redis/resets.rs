@@ -1,7 +1,6 @@
-//! A settlement of a charge from before a reset does nothing, in Redis and in memory. Every small
-//! history that has a reset is compared with a reference: steps, and this rule.
+//! A settlement of a charge from before a reset does nothing, in Redis and in memory. The twins play
+//! random histories that have resets.
 
-use tower_sluice::algorithm::{Algorithm, Mark, Refund};
 use tower_sluice::limiter::Reservation;
 
 use super::*;
@@ -67,148 +66,6 @@ async fn settle(limiter: &Boxed, reservation: Reservation, used: u64) -> u64 {
 async fn seen(limiter: &Boxed, key: &str) -> impl PartialEq + std::fmt::Debug + use<> {
     let decision: Decision = limiter.peek(key.to_owned()).await.unwrap();
     (decision.outcome(), decision.remaining(), decision.reset_after())
-}
-
-/// An event of a small history.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Event {
-    Charge {
-        cost: u64,
-        may_wait: bool,
-    },
-    /// The charge at this place, if it was admitted and is not settled.
-    Settle {
-        charge: usize,
-        used: u64,
-    },
-    Reset,
-}
-
-/// All histories of four events that begin with a charge and have a reset.
-fn histories_with_resets() -> Vec<Vec<Event>> {
-    const SIZE: usize = 4;
-    let charges = [(2, false), (5, true)].map(|(cost, may_wait)| Event::Charge { cost, may_wait });
-    let mut all: Vec<Vec<Event>> = charges.iter().map(|charge| vec![*charge]).collect();
-    for _ in 1..SIZE {
-        let longer = |history: Vec<Event>| {
-            let settlements = history.iter().filter_map(|event| match event {
-                Event::Charge { cost, .. } => Some(*cost),
-                _ => None,
-            });
-            let settlements = settlements.enumerate().flat_map(|(charge, cost)| {
-                [0, cost - 1, cost + 1].map(|used| Event::Settle { charge, used })
-            });
-            let next = charges.into_iter().chain([Event::Reset]).chain(settlements);
-            let next: Vec<_> = next.map(|event| [&history[..], &[event]].concat()).collect();
-            next
-        };
-        all = all.into_iter().flat_map(longer).collect();
-    }
-    all.retain(|history| history.contains(&Event::Reset));
-    all
-}
-
-/// A key as the reference has it: steps, and the rule that a settlement of before a reset does
-/// nothing.
-struct Reference {
-    algorithm: AnyAlgorithm,
-    state: Option<<AnyAlgorithm as Algorithm>::State>,
-    resets: usize,
-    /// The charges, with the number of resets before each, until they are settled.
-    charges: Vec<Option<(usize, u64, Mark)>>,
-}
-
-impl Reference {
-    fn charge(&mut self, now: i64, cost: u64, max_wait: Duration) -> Outcome {
-        let rule = self.algorithm.rule(QUOTA).unwrap();
-        let check = Check::new(cost as i64, max_wait.as_micros() as i64);
-        let answer = AnyAlgorithm::step(&rule, &mut self.state, now, check);
-        let micros = |wait: i64| Duration::from_micros(wait as u64);
-        let outcome = match answer.verdict {
-            Verdict::Allow => Outcome::Allow,
-            Verdict::Wait(wait) => Outcome::Wait(micros(wait)),
-            Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(micros(wait)) },
-            _ => Outcome::Deny { retry_after: None },
-        };
-        let mark = answer.mark.filter(|_| !matches!(outcome, Outcome::Deny { .. }));
-        self.charges.push(mark.map(|mark| (self.resets, cost, mark)));
-        outcome
-    }
-
-    /// The units that are given back, or less than none: those that were not taken.
-    fn settle(&mut self, now: i64, charge: usize, used: u64) -> Option<i64> {
-        let rule = self.algorithm.rule(QUOTA).unwrap();
-        let (resets, cost, mark) = self.charges[charge].take()?;
-        let units = cost as i64 - used as i64;
-        let refund = Refund { units, cost: cost as i64, mark: &mark };
-        let settled = (resets == self.resets)
-            .then(|| AnyAlgorithm::settle(&rule, &mut self.state, now, &refund));
-        Some(settled.flatten().unwrap_or(units.min(0)))
-    }
-
-    fn reset(&mut self) {
-        (self.state, self.resets) = (None, self.resets + 1);
-    }
-}
-
-/// Redis and memory answer as the reference does, in every small history that has a reset.
-#[tokio::test]
-async fn every_small_history_with_a_reset() {
-    let (_server, pool) = Server::pooled();
-    let clock = Clock::default();
-    for (number, algorithm) in algorithms().into_iter().enumerate() {
-        let stores = both(&pool, &number.to_string(), algorithm, &clock);
-        for (place, history) in histories_with_resets().into_iter().enumerate() {
-            for step in [0, 200_000_000] {
-                let key = format!("{place}-{step}");
-                let (state, charges) = (None, Vec::new());
-                let mut reference = Reference { algorithm, state, resets: 0, charges };
-                let mut reservations: [Vec<Option<Reservation>>; 2] = Default::default();
-                clock.store(T0, Relaxed);
-                for event in &history {
-                    let now = (clock.fetch_add(step, Relaxed) + step) as i64;
-                    let shown = format!("{event:?} of {history:?}, {step} us, {algorithm:?}");
-                    match *event {
-                        Event::Charge { cost, may_wait } => {
-                            let max_wait = MINUTE * if may_wait { 50 } else { 0 };
-                            let expected = reference.charge(now, cost, max_wait);
-                            for (store, own) in stores.iter().zip(&mut reservations) {
-                                let charge = Charge::new(key.clone()).cost(cost);
-                                let decision =
-                                    store.check(&charge.max_wait(max_wait)).await.unwrap();
-                                assert_eq!(decision.outcome(), expected, "{shown}");
-                                own.push(decision.into_reservation());
-                            }
-                        }
-                        Event::Settle { charge, used } => {
-                            let expected = reference.settle(now, charge, used);
-                            for (store, own) in stores.iter().zip(&mut reservations) {
-                                let reservation = own[charge].take();
-                                assert_eq!(reservation.is_some(), expected.is_some(), "{shown}");
-                                let Some(reservation) = reservation else { continue };
-                                let settled =
-                                    store.settle(reservation, used).unwrap().await.unwrap();
-                                let units = settled.given_back as i64 - settled.not_taken as i64;
-                                assert_eq!(Some(units), expected, "{shown}");
-                            }
-                        }
-                        Event::Reset => {
-                            reference.reset();
-                            for store in &stores {
-                                store.reset(key.clone()).await.unwrap();
-                            }
-                        }
-                    }
-                }
-                let now = clock.load(Relaxed) as i64;
-                let expected = reference.charge(now, 6, Duration::ZERO);
-                for store in &stores {
-                    let decision = store.check(&Charge::new(key.clone()).cost(6)).await.unwrap();
-                    assert_eq!(decision.outcome(), expected, "{history:?}, {algorithm:?}");
-                }
-            }
-        }
-    }
 }
 
 /// Each key has a twin, which is used alike, but for the settlements of before the reset. In the
@@ -324,28 +181,6 @@ async fn an_expired_key_in_memory_is_not_a_reset_one() {
         settle(bucket, old, 5).await;
         assert_eq!(bucket.peek("key").await.unwrap().remaining(), Some(6), "{number}");
     }
-}
-
-/// A debt may last for a year beyond the period, and a block does not make it shorter.
-#[tokio::test]
-async fn a_block_or_a_reset_cuts_the_life_of_no_state() {
-    let (server, pool) = Server::pooled();
-    let mut connection = server.connection().await;
-    let year = Duration::from_secs(365 * 86_400);
-    let bucket = Redis::new("debt", TokenBucket::new(Quota::new(10, year)), pool);
-    let bucket = bucket.decision_timeout(Duration::from_secs(30));
-    bucket.penalize(Charge::new("key").cost(20)).await.unwrap();
-    let key: Vec<String> =
-        redis::cmd("KEYS").arg("*key*").query_async(&mut connection).await.unwrap();
-    let mut lasts = async || -> i64 {
-        redis::cmd("PTTL").arg(&key[0]).query_async(&mut connection).await.unwrap()
-    };
-    let before = lasts().await;
-    assert!(before > 366 * 86_400_000, "{before}");
-    bucket.block("key", MINUTE).await.unwrap();
-    assert!(lasts().await > before - 60_000, "{before}");
-    bucket.reset("key").await.unwrap();
-    assert!(lasts().await > before - 60_000, "{before}");
 }
 
 /// The whole minute in which the charges before the reset were counted, and the wait for the next.

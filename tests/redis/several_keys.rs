@@ -421,47 +421,6 @@ async fn names_follow_a_member_of_several_quotas() {
 
 // Case 158.
 #[tokio::test]
-async fn parts_are_asked_in_one_call_whichever_are_exempt() {
-    const CROWD: u64 = 200;
-    let (server, pool) = Server::pooled();
-    let all = AllAtOnce::of_parts(three(&pool));
-    let mut connection = server.connection().await;
-    let (mut found, mut most) = (Vec::new(), [0; 2]);
-    for bits in 1..8 {
-        let charge = parts_of(bits);
-        // The scripts travel with the first.
-        let _ = all.check(&charge).await.unwrap();
-        let before = script_calls(&mut connection).await;
-        for _ in 0..5 {
-            assert!(all.check(&charge).await.unwrap().is_admitted());
-        }
-        let idle = script_calls(&mut connection).await - before;
-        let mut asking = JoinSet::new();
-        for _ in 0..CROWD {
-            let (all, charge) = (all.clone(), charge.clone());
-            asking.spawn(async move { all.check(&charge).await.unwrap().is_admitted() });
-        }
-        assert!(asking.join_all().await.into_iter().all(|admitted| admitted));
-        let busy = script_calls(&mut connection).await - before - idle;
-        most = [most[0].max(idle), most[1].max(busy)];
-        if idle != 5 || busy > CROWD / 16 {
-            found.push(format!("{bits:03b}: {idle} calls for 5, {busy} for {CROWD}"));
-        }
-    }
-    let [idle, busy] = most;
-    println!("fault case=158 decisions=5 calls={idle} crowd={CROWD} crowd_calls={busy}");
-    assert!(found.is_empty(), "{found:#?}");
-    // Each part was charged each time: once, 5 times and by the crowd, under four sets of parts.
-    let (user, address, login) = three(&pool);
-    let members = [user.boxed(), address.boxed(), login.boxed()];
-    for (index, member) in members.iter().enumerate() {
-        let left = member.peek(NAMES[index]).await.unwrap().remaining();
-        assert_eq!(left, Some(LIMITS[index] - 4 * (6 + CROWD)), "{}", NAMES[index]);
-    }
-}
-
-// Case 158.
-#[tokio::test]
 async fn a_wait_is_reserved_whichever_part_is_exempt() {
     let (_server, pool) = Server::pooled();
     let scarce = |name: &str| {

@@ -106,61 +106,112 @@ async fn read(pool: &Pool, key: &StoredKey, algorithm: AnyAlgorithm) -> Result<u
     state.map(|state| state.remaining()).map_err(|error| error.kind())
 }
 
-/// Values of others are errors, as in a decision; but no state stands for a whole quota.
+/// The texts that no script of an algorithm writes, between bars.
+const ODD: [(&str, &str); 8] = [
+    (
+        "token_bucket",
+        "nan|inf|-inf|1e400|0x10| 5 ||-|--1|-01|-1:1|-1+|-1+0/3|-1+1/1|+1|00|01|1+1|1+0/3|1+3/3|\
+         1+1/0|1+1/2/3|1+01/3|1 |1\n|\0|1:1|-1:0:0:0|9007199254740992|9223372036854775808",
+    ),
+    (
+        "budget",
+        "5|5:5:1|5:5:1:|5:5:1:1:1|05:5:1:1|5:5:01:1|5:-5:1:1|5:5:1:1.5|5+:5:1:1|5+1:5:1:1|\
+         5+1/:5:1:1|5+0/3:5:1:1|5+3/3:5:1:1|5+1/03:5:1:1|5 :5:1:1|5:5:1:9007199254740992",
+    ),
+    ("concurrency", "5|5:1:1:1:1|5:1:1:1:1:|5:1:1:1:1:1:1|5:-1:1:1:1:1|05:1:1:1:1:1|5:1:1:1:1:1.0"),
+    ("fixed_window", "5|5:|:5|:|05:1|5:01|-5:1|5:1:1|5:1.0|5:9007199254740993|+5:1"),
+    (
+        "sliding_window",
+        "5:5|5:5,|5:5,1|0:5,1,1|5:5,1,,1|5:5,1,1,|5:5,01,1|5:5,-1,1|5:5,1,nan|5,5,1,1|5:5 ,1,1|\
+         99999999:99999999,1,1|5:9007199254740992,1,1|\
+         5:5,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,\
+         1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1",
+    ),
+    (
+        "sliding_counter",
+        "5:1:1|5:1:1:|5:1:1:4|5:1:1:05|5:-1:1:5|5:1:nan:5|5:1:1:5:1|5:1:1:9007199254740992",
+    ),
+    (
+        "smooth_bursty",
+        "5|5:5:1/1|-0:5:1/1:5|-2:5:1/1:5|5:5:0/1:5|5:5:1/0:5|05:5:1/1:5|nan:5:1/1:5|\
+         5:5:1/1:9007199254740992|--1:5:1/1:5",
+    ),
+    (
+        "smooth_warming_up",
+        "5|nan:5:1/1:5|-nan:5:1/1:5|inf:5:1/1:5|1e400:5:1/1:5|0x10:5:1/1:5|-1:5:1/1:5|\
+         1.50:5:1/1:5|9007199254740992:5:1/1:5|1:5:0/1:5|+1:5:1/1:5|1e1:5:1/1:5",
+    ),
+];
+
+/// Texts that only look like a reset, a block or a pause.
+const ODD_MARKS: &str = "reset:5|reset:x:|blocked:|blocked:5|blocked::|blocked:x:|blocked:01:5|\
+    blocked:5:x|blocked:5:none|blocked:5:reset:|blocked:9007199254740992:|paused:5|paused:05:|\
+    paused:5:blocked:5:|reset:5:paused:5:";
+
+/// The score and the member of a log that no script writes.
+const ODD_LOGS: [(&str, &str); 14] = [
+    ("5", "5:1"),
+    ("5", "0000000000000000000a:1"),
+    ("5", "000000000000000000001:1"),
+    ("5", "00000000000000000005"),
+    ("5", "00000000000000000005:"),
+    ("5", "00000000000000000005:0"),
+    ("5", "00000000000000000005:01"),
+    ("5", "00000000000000000005:-1"),
+    ("5", "00000000000000000005:9007199254740992"),
+    ("5", "00000000000000000005:1:1"),
+    ("-5", "00000000000000000005:1"),
+    ("5.5", "00000000000000000005:1"),
+    ("inf", "00000000000000000005:1"),
+    ("9007199254740992", "00000000000000000005:1"),
+];
+
+/// Values of others are errors, for who reads them and for who decides by them. A reset mends the
+/// key. But no state stands for a whole quota.
+// Case 53.
 #[tokio::test]
 async fn a_value_that_no_script_writes_is_an_error() {
     let (server, pool) = Server::pooled();
     let mut connection = server.connection().await;
     let quota = Quota::per_second(5);
-    let texts = [
-        (
-            "token_bucket",
-            "nan|-|--1|-01|-1:1|-1+0/3|9007199254740992|00|01|1+1|1+0/3|1+3/3|1+1/2/3|",
-        ),
-        ("budget", "5|5:5:1|5:5:1:|5:5:1:1:1|05:5:1:1|5:-5:1:1|5+:5:1:1|5+0/3:5:1:1|5+1/03:5:1:1"),
-        (
-            "concurrency",
-            "5|5:1:1:1:1|5:1:1:1:1:|5:1:1:1:1:1:1|5:-1:1:1:1:1|05:1:1:1:1:1|5:1:1:1:1:1.0",
-        ),
-        ("fixed_window", "5|5:|:5|05:1|5:01|-5:1|5:1:1|5:1.0|5:9007199254740993|+5:1"),
-        (
-            "sliding_window",
-            "5:5|5:5,|5:5,1|0:5,1,1|5:5,1,,1|5:5,01,1|5,5,1,1|5:9007199254740992,1,1",
-        ),
-        ("sliding_counter", "5:1:1|5:1:1:|5:1:1:4|5:1:1:05|5:-1:1:5|5:1:1:5:1"),
-        ("smooth_bursty", "5|5:5:1/1|-0:5:1/1:5|-2:5:1/1:5|5:5:0/1:5|5:5:1/0:5|05:5:1/1:5"),
-        ("smooth_warming_up", "5|nan:5:1/1:5|inf:5:1/1:5|0x10:5:1/1:5|-1:5:1/1:5|1:5:0/1:5"),
-    ];
+    let long = "1".repeat(1 << 20);
     for algorithm in algorithms(quota).into_iter().filter(|one| one.rule(quota).is_ok()) {
-        let key = Redis::new("odd", algorithm, pool.clone()).stored_keys("alice").remove(0);
+        let limiter = Redis::new("odd", algorithm, pool.clone()).decision_timeout(PATIENT);
+        let key = limiter.stored_keys("alice").remove(0);
         let new = read(&pool, &key, algorithm).await;
         assert!(new.is_ok(), "{algorithm:?}: {new:?}");
-        run(&mut connection, &["RPUSH", key.name(), "x"]).await;
-        assert_eq!(read(&pool, &key, algorithm).await, Err(ErrorKind::State));
-        run(&mut connection, &["DEL", key.name()]).await;
-        let Some((_, texts)) = texts.iter().find(|(name, _)| *name == key.algorithm()) else {
-            run(&mut connection, &["ZADD", key.name(), "5", "5:1"]).await;
-            assert_eq!(read(&pool, &key, algorithm).await, Err(ErrorKind::State));
+        let mut odd = vec![vec!["RPUSH", key.name(), "x"]];
+        match ODD.iter().find(|(name, _)| *name == key.algorithm()) {
+            Some((_, texts)) => {
+                let texts = texts.split('|').chain(ODD_MARKS.split('|'));
+                let long = Some(long.as_str()).filter(|_| key.algorithm() == "token_bucket");
+                odd.extend(texts.chain(long).map(|text| vec!["SET", key.name(), text]));
+            }
+            None => odd.extend(ODD_LOGS.map(|(at, member)| vec!["ZADD", key.name(), at, member])),
+        }
+        for words in odd {
             run(&mut connection, &["DEL", key.name()]).await;
+            run(&mut connection, &words).await;
+            let place = format!("{algorithm:?}: {:?}", &words[2][..words[2].len().min(30)]);
+            // A reader knows numbers in these spellings, too.
+            let is_spelled = ["1.50:5:1/1:5", "+1:5:1/1:5", "1e1:5:1/1:5"].contains(&words[2]);
+            let seen = read(&pool, &key, algorithm).await;
+            assert!(is_spelled || seen == Err(ErrorKind::State), "{place}: {seen:?}");
+            for answer in [
+                limiter.check(&Charge::new("alice")).await.err(),
+                limiter.block("alice", HOUR).await.err(),
+                limiter.unblock("alice").await.err(),
+            ] {
+                assert_eq!(answer.map(|error| error.kind()), Some(ErrorKind::State), "{place}");
+            }
+            assert!(limiter.reset("alice").await.unwrap().is_admitted(), "{place}");
+        }
+        run(&mut connection, &["DEL", key.name()]).await;
+        if key.algorithm() == "sliding_log" {
             run(&mut connection, &["ZADD", key.name(), "0", "00000000000000000000:1"]).await;
             assert_eq!(read(&pool, &key, algorithm).await, new);
             run(&mut connection, &["DEL", key.name()]).await;
             continue;
-        };
-        let odd = [
-            "reset:5",
-            "reset:x:",
-            "blocked:5",
-            "blocked::",
-            "blocked:5:none",
-            "blocked:5:reset:",
-            "paused:5",
-            "reset:5:paused:5:",
-        ];
-        for text in texts.split('|').chain(odd) {
-            run(&mut connection, &["SET", key.name(), text]).await;
-            let kind = read(&pool, &key, algorithm).await;
-            assert_eq!(kind, Err(ErrorKind::State), "{algorithm:?}: {text}");
         }
         for text in ["none", "reset:5:", "blocked:5:", "paused:5:", "blocked:5:paused:5:reset:5:"] {
             run(&mut connection, &["SET", key.name(), text]).await;
