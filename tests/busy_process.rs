@@ -20,8 +20,7 @@ use std::time::Duration;
 use bb8_redis::{RedisConnectionManager, bb8};
 use redis::AsyncConnectionConfig;
 use support::cluster::{Cluster, keys_in};
-use support::faults::{LONG, chain, eventually, size};
-use support::proxy::{Fault, Proxy};
+use support::faults::{LONG, chain, size};
 use support::sentinel::{self, Replicated};
 use support::stats::script_calls;
 use support::{NOWHERE, Server};
@@ -327,36 +326,6 @@ async fn a_late_timer_of_a_given_client_never_fails_open() {
     }
 }
 
-/// A process that stands still again and again while it reads the map of a cluster for the first
-/// time: all timers have expired whenever it goes on.
-// Case 132.
-#[tokio::test]
-async fn a_slot_map_that_is_read_late_never_fails_open() {
-    let cluster = Cluster::start().await;
-    let pool = Pool::builder(&cluster.url()).expect("an address").connect_timeout(timeout());
-    let bucket = TokenBucket::new(Quota::per_second(1_000_000));
-    let limiter = Redis::new("busy", bucket, pool.build().expect("a pool"));
-    let limiter = Arc::new(limiter.timeout(timeout()).or_else(FailOpen));
-    let counts = Arc::new(Counts::default());
-    let mut callers = JoinSet::new();
-    for _ in 0..100 {
-        let (limiter, counts) = (Arc::clone(&limiter), Arc::clone(&counts));
-        callers.spawn(async move {
-            for _ in 0..10 {
-                counts.record(limiter.check(&"key".into()).await);
-            }
-        });
-    }
-    let begun = Instant::now();
-    while begun.elapsed() < 20 * timeout() && counts.decided.load(Relaxed) == 0 {
-        yield_now().await;
-        stand_still(timeout() * 3 / 2);
-    }
-    callers.join_all().await;
-    counts.report("unread map", &[]);
-    counts.lost_none("unread map");
-}
-
 /// The processes behind a limiter whose keys are spent: whatever is admitted is too much.
 struct Spent<'a> {
     name: &'static str,
@@ -614,51 +583,4 @@ async fn a_busy_process_that_connects_admits_nobody() {
         counts.report(&format!("{name} first connection"), &[]);
         counts.lost_none(name);
     }
-}
-
-/// The server was at fault. Then it is well, and only load keeps the attempts to connect from
-/// success: once one has ended, that fault admits nobody any more.
-// Case 151.
-#[tokio::test]
-async fn a_fault_of_the_server_that_is_over_admits_nobody_under_load() {
-    let server = Server::start();
-    let proxy = Proxy::before(server.port()).await;
-    proxy.set(Fault::BlackHole);
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.expect("a runtime");
-    let pool = Pool::builder(&proxy.url()).expect("an address").size(1).connect_timeout(timeout());
-    let bucket = TokenBucket::new(Quota::per_hour(1));
-    let limiter = Redis::new("away", bucket, pool.build().expect("a pool"));
-    let limiter = limiter.timeout(timeout()).or_else(FailOpen);
-    let ask = || {
-        let limiter = limiter.clone();
-        runtime.spawn(async move { limiter.check(&"key".into()).await })
-    };
-    eventually("the fault shows", async || {
-        let outcome = ask().await.expect("no panic");
-        outcome.is_ok_and(|decision| decision.origin() == Origin::FailOpen)
-    })
-    .await;
-
-    let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
-    let mut tasks = JoinSet::new();
-    delay_timers(&mut tasks, &stop, runtime.handle());
-    proxy.set(Fault::None);
-    let attempts = proxy.connections();
-    eventually("an attempt to connect to the server that is well has ended", async || {
-        let outcome = ask().await.expect("no panic");
-        let is_decided = outcome.is_ok_and(|decision| decision.origin() != Origin::FailOpen);
-        is_decided || proxy.connections() >= attempts + 2
-    })
-    .await;
-    for _ in 0..20 {
-        let ask = ask_until(limiter.clone(), Arc::clone(&stop), Arc::clone(&counts));
-        tasks.spawn_on(ask, runtime.handle());
-    }
-    sleep(30 * timeout()).await;
-    stop.store(true, Relaxed);
-    tasks.join_all().await;
-    runtime.shutdown_background();
-    counts.report("after a fault", &[]);
-    counts.lost_none("after a fault");
 }

@@ -14,21 +14,6 @@ async fn answered(reply: &[u8]) -> Result<Decision, Error> {
     yearly(&format!("redis://{address}")).decision_timeout(LONG).check(&one()).await
 }
 
-// Case 32.
-#[tokio::test]
-async fn an_unknown_error_does_not_fail_open_and_is_short() {
-    let long = format!("-FOO {}\r\n", "x".repeat(64 * 1024));
-    for reply in [&b"-FOO bar\r\n"[..], b"-ERR \xFF\xFE\r\n", b"-\r\n", long.as_bytes()] {
-        let error = answered(reply).await.unwrap_err();
-        assert_ne!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
-        assert!(format!("{error}").len() <= 512);
-    }
-    // The server refused the call. A fallback that keeps a bound decides, and operators see why.
-    let error = answered(b"-FOO bar\r\n").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Configuration);
-    assert_eq!(error.to_string(), "redis answered: FOO bar");
-}
-
 /// Redis itself refuses a write within the script. A proxy may refuse the whole call.
 #[tokio::test]
 async fn a_connection_to_a_server_that_takes_no_writes_is_replaced() {
@@ -40,35 +25,6 @@ async fn a_connection_to_a_server_that_takes_no_writes_is_replaced() {
     assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error}");
     let error = limiter.check(&one()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Capacity, "{error}");
-}
-
-// Case 33.
-#[tokio::test]
-async fn an_odd_reply_never_admits() {
-    let odd: [&[u8]; 14] = [
-        b"$-1\r\n",
-        b"_\r\n",
-        b"+OK\r\n",
-        b":1\r\n",
-        b"$2\r\nok\r\n",
-        b",1.5\r\n",
-        b"#t\r\n",
-        b"%1\r\n+a\r\n:1\r\n",
-        b"*0\r\n",
-        b"*1\r\n:1767225600000000\r\n",
-        b"*6\r\n:1\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
-        b"*7\r\n:-9223372036854775808\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
-        b"*7\r\n:1\r\n:1\r\n:-9223372036854775808\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
-        b"*7\r\n:1\r\n,0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
-    ];
-    for reply in odd {
-        let error = answered(reply).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::State, "{}", String::from_utf8_lossy(reply));
-    }
-    // As the script packs it: now, then that the units are taken without a wait, and the state that
-    // it decided on: none.
-    let fine = b"$13\r\n\x94\xcf\x00\x06\x47\x48\x46\x20\x40\x00\xff\x00\x00\r\n";
-    assert_eq!(answered(fine).await.unwrap().remaining(), Some(999_999));
 }
 
 /// The client ends the connection, which must not look like one that was cut.
@@ -128,50 +84,6 @@ async fn no_key_is_printed_where_the_server_lacks_a_command() {
             let shown = error.to_string().replace(['\'', '`'], "");
             assert!(shown.ends_with(&format!("unknown command {lacks}")), "{shown}");
         }
-    }
-}
-
-// Case 156.
-#[tokio::test]
-async fn a_server_that_lacks_a_command_is_set_up_wrongly_and_says_which() {
-    let limited = |lacks: &str| match lacks {
-        "CLUSTER" => Server::with(&["--cluster-enabled", "yes", "--rename-command", lacks, ""]),
-        _ => Server::with(&["--rename-command", lacks, ""]),
-    };
-    // A server without HELLO is asked by RESP2.
-    for lacks in ["EVALSHA", "EVAL", "CLUSTER"] {
-        let server = limited(lacks);
-        let scheme = if lacks == "CLUSTER" { "redis-cluster" } else { "redis" };
-        let url = format!("{scheme}://127.0.0.1:{}", server.port());
-        let limiter = yearly(&url).decision_timeout(LONG);
-        if lacks == "EVALSHA" {
-            // The first call sends the text of the script.
-            let _ = limiter.check(&one()).await.expect("a decision");
-        }
-        let error = trouble(&limiter, &one()).await;
-        println!("fault case=156 lacks={lacks} error={error:#}");
-        assert_eq!(error.kind(), ErrorKind::Configuration, "{error:#}");
-        let shown = format!("{error:#}").replace(['\'', '`'], "");
-        assert!(shown.contains(&format!("unknown command {lacks}")), "{shown}");
-    }
-    for lacks in ["evalsha", "eval"] {
-        let server = Server::with(&[]);
-        let mut admin = server.connection().await;
-        let without = format!("-{lacks}");
-        run(&mut admin, &["ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", &without]).await;
-        let url = format!("redis://app:pw@127.0.0.1:{}", server.port());
-        let limiter = yearly(&url).decision_timeout(LONG);
-        let mut answer = limiter.check(&one()).await;
-        if lacks == "evalsha" {
-            // The first call sends the text of the script.
-            let _ = answer.expect("a decision");
-            answer = limiter.check(&one()).await;
-        }
-        let error = answer.unwrap_err();
-        println!("fault case=156 no right to {lacks} error={error:#}");
-        assert_eq!(error.kind(), ErrorKind::Configuration, "{error:#}");
-        let shown = format!("{error:#}");
-        assert!(shown.contains("NOPERM") && shown.contains(&format!("'{lacks}'")), "{shown}");
     }
 }
 

@@ -1,7 +1,6 @@
 //! A connection that the application made: what it decides, and what its trouble looks like.
 
-use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
-use redis::{Cmd, Pipeline, RedisFuture, Value};
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tower_sluice::FailOpen;
 
 use super::*;
@@ -69,59 +68,4 @@ async fn a_late_reply_is_read_and_its_units_come_back() {
     eventually("the unit of a caller who left", async || taken(&server).await == before).await;
     // Answers are in order afterwards.
     assert_eq!(limiter.check(&one()).await.unwrap().remaining(), Some(MILLION - before - 1));
-}
-
-/// A connection that answers every command alike, or never.
-#[derive(Clone)]
-struct Mock {
-    reply: Option<&'static str>,
-    calls: Arc<AtomicU64>,
-}
-
-impl ConnectionLike for Mock {
-    fn req_packed_command<'a>(&'a mut self, _: &'a Cmd) -> RedisFuture<'a, Value> {
-        self.calls.fetch_add(1, Relaxed);
-        let reply = self.reply;
-        Box::pin(async move {
-            match reply {
-                Some(reply) => redis::parse_redis_value(reply.as_bytes())?.extract_error(),
-                None => std::future::pending().await,
-            }
-        })
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        _: &'a Pipeline,
-        _: usize,
-        _: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        panic!("the crate sends single commands")
-    }
-
-    fn get_db(&self) -> i64 {
-        0
-    }
-}
-
-#[tokio::test]
-async fn a_mock_is_a_connection() {
-    let table = [
-        (
-            Some("-READONLY You can't write against a read only replica.\r\n"),
-            ErrorKind::Infrastructure,
-        ),
-        (Some("-LOADING Redis is loading the dataset in memory\r\n"), ErrorKind::Infrastructure),
-        (Some("-NOPERM this user has no permissions\r\n"), ErrorKind::Configuration),
-        (Some("-OOM command not allowed when used memory > 'maxmemory'.\r\n"), ErrorKind::Capacity),
-        (Some("+OK\r\n"), ErrorKind::State),
-        (None, ErrorKind::Infrastructure),
-    ];
-    for (reply, expected) in table {
-        let mock = Mock { reply, calls: Arc::default() };
-        let limiter = over(Pool::from_connection(mock.clone()));
-        assert_eq!(trouble(&limiter, &Charge::new("key")).await.kind(), expected, "{reply:?}");
-        // A charge is sent once.
-        assert!(reply.is_none() || mock.calls.load(Relaxed) == 1, "{reply:?}");
-    }
 }

@@ -8,7 +8,7 @@ use redis::Value;
 use super::*;
 
 use support::documented_rights;
-use support::faults::{LONG, one, yearly};
+use support::faults::{LONG, yearly};
 
 /// Redis lets every user ask these, so that one can log in and leave.
 const FOR_EVERYBODY: [&str; 4] = ["auth", "hello", "quit", "reset"];
@@ -98,34 +98,6 @@ async fn the_documented_user_reads_and_writes_its_own_keys_alone() {
         let mut eval = redis::cmd("EVAL");
         let eval = eval.arg(script).arg(1).arg(key).exec_async(&mut user).await;
         assert!(eval.is_err(), "{key}");
-    }
-}
-
-// Case 31.
-#[tokio::test]
-async fn the_rights_that_are_documented_suffice() {
-    let server = Server::start();
-    let quota = Quota::new(2, Duration::from_secs(3_600));
-    let log = Redis::new("log", SlidingLog::new(quota), server.pool()).decision_timeout(LONG);
-    let now = Arc::new(AtomicU64::new(0));
-    let clock = Arc::clone(&now);
-    let given = log.clone().clock(move || Duration::from_secs(clock.load(Relaxed)));
-    for limiter in [log, given] {
-        // A first write, refunds, refusals that search, what is old in part and as a whole, and
-        // a clock set back.
-        for time in [20_000, 20_000, 21_800, 23_600, 50_000, 10_000] {
-            now.store(time, Relaxed);
-            let mut taken = limiter.check(&one()).await.unwrap();
-            let _ = limiter.check(&one().cost(2)).await.unwrap();
-            if let Some(reservation) = taken.take_reservation() {
-                limiter.settle(reservation, 0).expect("its own").await.unwrap();
-            }
-            let _ = limiter.check(&one()).await.unwrap();
-            let _ = limiter.check(&one()).await.unwrap();
-            let _ = limiter.check(&one()).await.unwrap();
-        }
-        limiter.penalize("key").await.unwrap();
-        limiter.reset("key").await.unwrap();
     }
 }
 

@@ -34,6 +34,6 @@ use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Pool
 
 use support::cluster::Cluster;
 use support::proxy::{Fault, Proxy};
-use support::sentinel::{SERVICE, Sentinel};
+use support::sentinel::Sentinel;
 use support::stats::calls;
 use support::{NOWHERE, Server, fake, stats};

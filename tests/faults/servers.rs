@@ -253,26 +253,6 @@ async fn too_many_clients_is_infrastructure() {
     assert!(attempts as f64 <= 10.0 * seconds, "{attempts} in {seconds} s");
 }
 
-// Cases 15 and 16.
-#[tokio::test]
-async fn killed_idle_connections_are_not_used_again() {
-    let server = Server::start();
-    let limiter = yearly(&server.url()).decision_timeout(LONG);
-    let mut connection = server.connection().await;
-    let (begun, mut errors) = (Instant::now(), 0);
-    for _ in 0..30 {
-        let _ = limiter.check(&one()).await.unwrap();
-        cut(&mut connection).await;
-        // The server says that they are gone.
-        while !others(&mut connection).await.is_empty() {
-            assert!(begun.elapsed() < 4 * LONG, "killed connections stay");
-        }
-        notice().await;
-        errors += u64::from(limiter.check(&one()).await.is_err());
-    }
-    assert!(errors <= 3, "{errors} of 30 calls met a dead connection");
-}
-
 // Case 16.
 #[tokio::test]
 async fn connections_that_the_server_closes_as_idle_cost_no_error() {

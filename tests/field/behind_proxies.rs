@@ -7,7 +7,6 @@ use std::time::Duration;
 use support::Server;
 use support::faults::*;
 use support::key_proxy::{KeyProxy, Kind};
-use support::stats;
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{AnyAlgorithm, TokenBucket};
 use tower_sluice::redis::AllAtOnce;
@@ -273,46 +272,4 @@ async fn nobody_behind_the_address_is_an_outage() {
     });
     until(&yearly(&format!("redis://127.0.0.1:{port}")), ErrorKind::Infrastructure).await;
     closing.abort();
-}
-
-/// No push says so with RESP2.
-#[tokio::test]
-async fn a_lost_connection_is_noticed_before_a_charge_uses_it() {
-    let server = Server::start();
-    let pool = Pool::connect(&format!("{}?protocol=resp2", server.url())).unwrap();
-    let limiter = over(pool);
-    until_well(&limiter).await;
-    let mut connection = server.connection().await;
-    assert_eq!(stats::calls(&mut connection, "client|setinfo").await, 0);
-    for _ in 0..5 {
-        let before = others(&mut connection).await;
-        cut(&mut connection).await;
-        // The pool connects anew before the next charge, or with it.
-        eventually("the connections are closed", async || {
-            others(&mut connection).await.iter().all(|id| !before.contains(id))
-        })
-        .await;
-        tokio::task::yield_now().await;
-        eventually("a decision", async || match limiter.check(&one()).await {
-            Ok(_) => true,
-            Err(error) => {
-                assert_ne!(error.kind(), ErrorKind::Infrastructure, "{}", chain(&error));
-                false
-            }
-        })
-        .await;
-    }
-}
-
-#[tokio::test]
-async fn a_proxy_that_starts_again_is_found() {
-    let server = Server::with(&[]);
-    let proxy = KeyProxy::before(Kind::Twemproxy, &[server.port()]).await;
-    let limiter = yearly(&proxy.url());
-    until_well(&limiter).await;
-    let port = proxy.end().await;
-    until(&limiter, ErrorKind::Infrastructure).await;
-    let again = KeyProxy::on(port, Kind::Twemproxy, &[server.port()]).await;
-    until_well(&limiter).await;
-    assert!(again.connections() > 0);
 }

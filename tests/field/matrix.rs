@@ -159,7 +159,7 @@ fn paused() -> tokio::runtime::Runtime {
     builder.enable_time().start_paused(true).build().expect("a runtime")
 }
 
-// Cases 175, 176, 177 and 178.
+// Cases 156, 175, 176, 177 and 178.
 #[test]
 fn every_refusal_has_its_kind_and_its_words() {
     let (mut page, mut faults) = (String::from(BEGIN), Vec::new());

@@ -41,24 +41,6 @@ async fn keys_in_buckets_share_slots_and_calls() {
     assert_eq!(taken(&limiter, key).await, 4);
 }
 
-#[tokio::test]
-async fn members_in_one_bucket_are_asked_in_one_call() {
-    let cluster = Cluster::start().await;
-    let pool = pool(&cluster);
-    let member = |name: &str| {
-        let quota = Quota::new(MILLION, YEAR);
-        Redis::new(name, FixedWindow::new(quota), pool.clone()).decision_timeout(LONG).buckets(1)
-    };
-    let (user, all) = (member("user"), member("all"));
-    let both = AllAtOnce::new((user.clone(), all.clone()), |charge: &Charge| {
-        [charge.clone(), Charge::new("everybody")]
-    });
-    for user in ["alice", "bob", "carol"] {
-        assert!(both.check(&Charge::new(user)).await.expect("a decision").is_admitted());
-    }
-    assert_eq!((taken(&user, "bob").await, taken(&all, "everybody").await), (1, 3));
-}
-
 // Case 158.
 #[tokio::test]
 async fn parts_in_one_bucket_are_asked_in_one_call_whichever_are_exempt() {

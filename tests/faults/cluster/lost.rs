@@ -76,20 +76,6 @@ async fn what_a_replaced_master_still_admits_reaches_nobody() {
     assert!(errors.iter().all(|error| error.kind() == ErrorKind::Infrastructure), "{errors:?}");
 }
 
-#[tokio::test]
-async fn a_master_that_is_demoted_is_left() {
-    let cluster = Cluster::with(3, 1, 15_000).await;
-    let limiter = patient(pool(&cluster));
-    let key = keys_in(cluster.share(1)).next().unwrap();
-    charge_all(&limiter, from_ref(&key)).await;
-    cluster.fail_over(1).await;
-    // The old master redirects, and takes no charge.
-    for _ in 0..5 {
-        charge_all(&limiter, from_ref(&key)).await;
-    }
-    assert_eq!(taken(&limiter, &key).await, 6);
-}
-
 /// One runtime cannot connect to a master, while another waits for its answer. The master lives on
 /// as a replica: the call on its way is answered.
 #[tokio::test]

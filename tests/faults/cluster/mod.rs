@@ -5,13 +5,11 @@ mod buckets;
 mod lost;
 mod map;
 mod moving;
-mod several;
 
 use std::collections::HashSet;
 use std::slice::from_ref;
 
 use redis::cmd;
-use tokio::time::timeout;
 use tower_sluice::redis::AllAtOnce;
 
 use crate::*;

@@ -132,37 +132,6 @@ async fn units_come_back_also_in_a_slot_that_moves() {
     }
 }
 
-/// In a call, the requests of one key stand together, so a refund may stand behind charges.
-#[tokio::test]
-async fn a_refund_that_is_sent_again_leaves_its_slot_open() {
-    let cluster = Cluster::start().await;
-    let limiter = patient(pool(&cluster));
-    let mut keys: Vec<_> = keys_in(7..=7).take(2).collect();
-    keys.sort();
-    let [first, last] = &keys[..] else { panic!("two keys") };
-    let master = cluster.master_of(7).await;
-    for _ in 0..5 {
-        // Both scripts are known to the client, and not to the server.
-        let reservation = reserve(&limiter, last).await;
-        assert!(limiter.settle(reservation, 0).is_ok());
-        let reservation = reserve(&limiter, last).await;
-        cluster.ask::<()>(master, cmd("SCRIPT").arg("FLUSH")).await;
-        let mut checks: Vec<_> = (0..4)
-            .map(|_| tokio_test::task::spawn(limiter.check(&Charge::new(&**first))))
-            .collect();
-        for check in &mut checks {
-            tokio_test::assert_pending!(check.poll());
-        }
-        assert!(limiter.settle(reservation, 0).is_ok());
-        for check in checks {
-            let _ = check.await.expect("a decision");
-        }
-        let decided = timeout(LONG, limiter.check(&Charge::new(&**last))).await;
-        let mut decision = decided.expect("in time").expect("a decision");
-        limiter.settle(decision.take_reservation().unwrap(), 0).expect("its own").await.unwrap();
-    }
-}
-
 /// The source answers each charge, and names a server that is dead. A quiet process blames that
 /// server, not itself.
 #[tokio::test]

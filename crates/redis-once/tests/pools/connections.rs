@@ -93,6 +93,7 @@ async fn a_resolver_that_panics_is_no_outage_of_a_cluster_or_of_sentinels() {
     }
 }
 
+// Case 167.
 #[tokio::test]
 async fn a_hang_is_infrastructure_although_a_password_was_wrong_before() {
     let server = Server::with(&["--requirepass", "first"]);
