@@ -181,7 +181,9 @@ impl Around for Arc<Cache> {
         actual: u64,
         settle: impl FnOnce(Reservation) -> Result<Settlement, Reservation>,
     ) -> Result<Settlement, Reservation> {
-        let (charged, is_changed) = (reservation.charged, actual != reservation.cost());
+        // Units that were held may be free again, even if all were used.
+        let is_changed = actual != reservation.cost() || reservation.is_held();
+        let charged = reservation.charged;
         let settled = settle(reservation);
         match charged {
             _ if !is_changed => {}

@@ -32,6 +32,18 @@ async fn a_settlement_is_seen_at_once_and_of_its_key_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_of_units_that_were_held_is_seen_at_once() {
+    let limiter = Memory::new("one", Concurrency::new(1)).deny_cache();
+    let reserved = limiter.check(&one()).await.unwrap().into_reservation();
+    let guard = limiter.hold(reserved.expect("it holds a unit"));
+    assert!(!refused_from_cache(&limiter, "key").await);
+    assert!(refused_from_cache(&limiter, "key").await);
+    // It settles the full cost.
+    drop(guard);
+    assert!(limiter.check(&one()).await.unwrap().is_admitted());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reset_and_a_penalty_are_seen_at_once() {
     let limiter = slow().deny_cache().max_age(Duration::MAX);
     for _ in 0..2 {
