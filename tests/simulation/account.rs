@@ -1,11 +1,13 @@
 //! The account of a world: what the servers' books say about charges. Each call is read
-//! (`calls.rs`), and replayed by the reference. `births.rs` knows what is of before a reset.
+//! (`calls.rs`), and replayed by the reference. `births.rs` knows what is of before a reset, and
+//! `ledger.rs` keeps each hold of units by itself.
 //!
 //! A state is known by the version of the stored value that it stands for. So the account follows
 //! values to replicas and to other nodes of a cluster, and knows what a failover has lost.
 
 mod births;
 mod calls;
+mod ledger;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -15,6 +17,7 @@ use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, Check, Mark, Refund, Verd
 use self::births::{births, is_any_other, keep_born, state_born};
 use self::calls::scripts;
 pub use self::calls::{Charge, Limit, Op};
+use self::ledger::{Ledger, hold, release};
 use super::book::{Book, Change, Event, ScriptCall};
 use super::keyspace::Stored;
 use super::packing::Packed;
@@ -104,6 +107,14 @@ fn paused_until(charge: &Charge, works: &Works) -> Vec<i64> {
     if ends.iter().any(|until| *until > 0) { ends } else { Vec::new() }
 }
 
+/// Forgets the states of a charge's keys that have expired: a settlement finds nothing of them.
+fn forget_expired(charge: &Charge, works: &mut Works) {
+    for key in &*charge.keys {
+        let work = works.get_mut(key).expect("it was read");
+        work.standing.state.take_if(|_| work.has_expired);
+    }
+}
+
 /// Ends the blocks and the pauses of a charge's keys.
 fn unblock(charge: &Charge, works: &mut Works) {
     for key in &*charge.keys {
@@ -142,6 +153,9 @@ pub struct Booking {
     /// The units that it left free of its first quota.
     pub keep_free: i64,
     mark: Mark,
+    /// The marks that it had before it was renewed. A client whose renewal had no answer knows one
+    /// of them alone.
+    former_marks: Vec<Mark>,
 }
 
 impl Booking {
@@ -154,7 +168,18 @@ impl Booking {
     /// True if no settlement can tell one from the other.
     fn is_alike(&self, other: &Self) -> bool {
         let is_of_key = self.cost == other.cost && self.names == other.names;
-        is_of_key && self.births == other.births && self.mark.words() == other.mark.words()
+        let has_mark = |mark: &Mark| other.marked(&mark.words()).is_some();
+        is_of_key && self.births == other.births && self.marks().any(has_mark)
+    }
+
+    /// Its marks, the present one first.
+    fn marks(&self) -> impl Iterator<Item = &Mark> {
+        [&self.mark].into_iter().chain(&self.former_marks)
+    }
+
+    /// Its mark with these words.
+    fn marked(&self, words: &[String]) -> Option<&Mark> {
+        self.marks().find(|mark| mark.words() == words)
     }
 }
 
@@ -167,14 +192,15 @@ fn without_pause(answer: &Packed) -> Option<(Vec<i64>, Packed)> {
     Some((ends, rest))
 }
 
-/// True if the answer to an operation tells pauses: it is no refund's, no block's and no error.
+/// True if the answer to an operation tells pauses: it is no settlement's, no renewal's, no block's
+/// and no error.
 fn is_of_pause(answer: &Packed, op: &Op) -> bool {
     let is_told = match answer {
         Packed::Integer(_) => true,
         Packed::Text(text) => text.starts_with("RESET "),
         Packed::Nothing => false,
     };
-    is_told && !matches!(op, Op::Settle { .. })
+    is_told && !matches!(op, Op::Settle { .. } | Op::Renew { .. })
 }
 
 impl Account {
@@ -214,6 +240,8 @@ struct Standing {
     blocked_until: Option<i64>,
     /// 0 if it is not paused.
     paused_until: i64,
+    /// The units that are held of it.
+    ledger: Ledger,
 }
 
 /// A state, the one before it, and the admissions between both.
@@ -238,6 +266,18 @@ struct Work {
 }
 
 type Works = HashMap<String, Work>;
+
+/// The admissions that the value of a key has seen.
+fn seen_by(key: &str, works: &Works, nodes: &HashMap<u64, Node>) -> BTreeSet<usize> {
+    let work = &works[key];
+    let mut seen: BTreeSet<usize> = work.bookings.iter().copied().collect();
+    let mut next = work.before;
+    while let Some(node) = next.and_then(|version| nodes.get(&version)) {
+        seen.extend(&node.bookings);
+        next = node.before;
+    }
+    seen
+}
 
 /// The value that stands under a key of a server.
 #[derive(Clone, Copy, Debug, Default)]
@@ -369,7 +409,12 @@ impl Account {
                     }
                 };
                 let known = before.and_then(|version| self.nodes.get(&version));
-                let standing = known.map(|node| node.standing.clone()).unwrap_or_default();
+                let mut standing = known.map(|node| node.standing.clone()).unwrap_or_default();
+                if let Some(expired) = now_there.version.filter(|_| before.is_none()) {
+                    let expired = self.nodes.get(&expired);
+                    let ledger = expired.map(|node| node.standing.ledger.clone());
+                    standing.ledger = ledger.unwrap_or_default();
+                }
                 let (bookings, is_changed) = (Vec::new(), false);
                 let has_expired = now_there.expired_at.is_some_and(|at| at <= charge.now);
                 let work = Work { before, standing, bookings, is_changed, has_expired };
@@ -406,14 +451,7 @@ impl Account {
 
     /// The admissions that the value of a charge's first key has seen.
     fn seen_by(&self, charge: &Charge, works: &Works) -> BTreeSet<usize> {
-        let work = &works[&charge.keys[0]];
-        let mut seen: BTreeSet<usize> = work.bookings.iter().copied().collect();
-        let mut next = work.before;
-        while let Some(node) = next.and_then(|version| self.nodes.get(&version)) {
-            seen.extend(&node.bookings);
-            next = node.before;
-        }
-        seen
+        seen_by(&charge.keys[0], works, &self.nodes)
     }
 
     /// Notes that a refund of an admission gave back units of others, since the value of the key
@@ -433,6 +471,20 @@ impl Account {
         }
     }
 
+    /// Notes that units of the newest admissions of each key of a charge were given back, and not by
+    /// those who took them.
+    fn grant(&mut self, charge: &Charge, units: i64, works: &Works) {
+        for key in &*charge.keys {
+            let mut left = units;
+            for index in seen_by(key, works, &self.nodes).into_iter().rev() {
+                let one = &mut self.bookings[index];
+                let given = left.min(one.taken - one.given_for_lost).max(0);
+                one.given_for_lost += given;
+                left -= given;
+            }
+        }
+    }
+
     /// The admission that a mark stands for. Marks of windows are alike, and a server that lost
     /// charges may give their marks anew: then one that is not settled yet, and that the key's
     /// value has seen.
@@ -446,16 +498,23 @@ impl Account {
         let seen = self.seen_by(charge, works);
         let own = |(_, one): &(usize, &Booking)| {
             let is_of_key = one.cost == cost && one.names == charge.keys;
-            is_of_key && one.births == born && one.mark.words() == mark
+            is_of_key && one.births == born && one.marked(mark).is_some()
         };
-        let least =
-            |(index, one): &(usize, &Booking)| (one.settlements, !seen.contains(index), -one.taken);
+        let least = |(index, one): &(usize, &Booking)| {
+            let is_former = one.mark.words() != mark;
+            (one.settlements, is_former, !seen.contains(index), -one.taken)
+        };
         let bookings = self.bookings.iter().enumerate().rev();
         bookings.filter(own).min_by_key(least).map(|(index, _)| index)
     }
 
     /// Compares one answer with the reference, and takes the charge.
     fn judge(&mut self, charge: &Charge, works: &mut Works) -> Result<(), String> {
+        self.compare(charge, works)?;
+        self.check_held(charge, works)
+    }
+
+    fn compare(&mut self, charge: &Charge, works: &mut Works) -> Result<(), String> {
         let Charge { now, op, rule, .. } = charge;
         let now = *now;
         let until = blocked_until(charge, works);
@@ -569,7 +628,10 @@ impl Account {
                         given_for_lost: 0,
                         keep_free: keep_free.first().copied().unwrap_or(0),
                         mark,
+                        former_marks: Vec::new(),
                     });
+                    hold(charge, cost, Some(index), works);
+                    self.check_at_once(charge, works)?;
                 } else if let Verdict::Deny(_) | Verdict::Never = said.verdict {
                     let wait = (said.verdict != Verdict::Never).then_some(answer);
                     self.refuse(charge, *cost, keep_free, wait);
@@ -580,19 +642,18 @@ impl Account {
                     return Err(format!("once: {charge:?}: nothing of it was taken"));
                 };
                 let one = &mut self.bookings[index];
-                let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
+                let own = one.marked(mark).expect("it was found by that").clone();
+                let refund = Refund { units: cost - used, cost: *cost, mark: &own };
+                forget_expired(charge, works);
                 let mut state = state_born(charge, born, works);
                 let back = List::settle(rule, &mut state, now, &refund);
+                release(charge, (*cost, index), (mark, born), false, works);
+                let one = &mut self.bookings[index];
                 let back = match used <= cost || !is_any_other(charge, born, works) {
                     true => back.unwrap_or((cost - used).min(0)),
                     // What was used beyond a charge of before a reset is not taken.
                     false => cost - used,
                 };
-                // Nothing is left of a value that has expired, nor needed.
-                if answer == 0 && charge.keys.iter().any(|key| works[key].has_expired) {
-                    one.settlements += 1;
-                    return Ok(());
-                }
                 if answer != back {
                     return wrong(back);
                 }
@@ -619,6 +680,27 @@ impl Account {
                 }
                 keep_born(charge, state, Some(born), back > 0, works);
             }
+            Op::Renew { cost, mark, born } => {
+                let Some(index) = self.booking_of(charge, works, *cost, (mark, born)) else {
+                    return Err(format!("once: {charge:?}: nothing of it was taken"));
+                };
+                let one = &mut self.bookings[index];
+                let own = one.marked(mark).expect("it was found by that").clone();
+                forget_expired(charge, works);
+                let mut state = state_born(charge, born, works);
+                let (next, is_held) = List::renew(rule, &mut state, now, *cost, &own);
+                let expected = if is_held { *cost } else { 0 };
+                if answer != expected {
+                    return wrong(expected);
+                }
+                let former = std::mem::replace(&mut one.mark, next);
+                one.former_marks.push(former);
+                // The client computes the mark from the state alone, which shows no reset.
+                let mut seen = state_of(charge, works);
+                one.former_marks.push(List::renew(rule, &mut seen, now, *cost, &own).0);
+                release(charge, (*cost, index), (mark, born), true, works);
+                keep_born(charge, state, Some(born), is_held, works);
+            }
             Op::Block { .. } => return wrong(0),
             Op::Pause { .. } => {
                 self.note_pause(charge, &paused);
@@ -638,7 +720,7 @@ impl Account {
                     return wrong(not_taken);
                 }
             }
-            Op::Reset | Op::Unblock => {
+            Op::Reset | Op::Unblock | Op::Grant { .. } => {
                 self.operate(charge, works);
             }
         }
@@ -655,21 +737,42 @@ impl Account {
             Op::Check { cost, max_wait, keep_free } => {
                 let paused = paused_until(charge, works);
                 let check = Check::new(*cost, *max_wait).keeping(keep_free).paused_until(&paused);
-                List::step(rule, &mut state, now, check);
+                let said = List::step(rule, &mut state, now, check);
+                if let (Verdict::Allow | Verdict::Wait(_), 1..) = (said.verdict, *cost) {
+                    hold(charge, *cost, None, works);
+                }
             }
             Op::Penalize { cost, born } => {
                 List::penalize(rule, &mut state, now, *cost);
-                return keep_born(charge, state, born.as_deref(), false, works);
+                let before = state_of(charge, works);
+                keep_born(charge, state, born.as_deref(), false, works);
+                return self.note_penalty(charge, before.as_ref(), works);
             }
             Op::Settle { used, cost, mark, born } => {
                 let booking = self.booking_of(charge, works, *cost, (mark, born));
                 let Some(index) = booking else { return };
                 let one = &mut self.bookings[index];
                 one.was_settled_in_part = true;
-                let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
+                let own = one.marked(mark).expect("it was found by that");
+                let refund = Refund { units: cost - used, cost: *cost, mark: own };
                 state = state_born(charge, born, works);
                 List::settle(rule, &mut state, now, &refund);
+                release(charge, (*cost, index), (mark, born), false, works);
                 return keep_born(charge, state, Some(born), false, works);
+            }
+            Op::Renew { cost, mark, born } => {
+                let booking = self.booking_of(charge, works, *cost, (mark, born));
+                let Some(index) = booking else { return };
+                let own = self.bookings[index].marked(mark).expect("it was found by that").clone();
+                state = state_born(charge, born, works);
+                let (next, _) = List::renew(rule, &mut state, now, *cost, &own);
+                // Its client gets an error, and knows the former mark alone.
+                self.bookings[index].former_marks.push(next);
+                release(charge, (*cost, index), (mark, born), true, works);
+                return keep_born(charge, state, Some(born), false, works);
+            }
+            Op::Grant { cost } => {
+                List::grant(rule, &mut state, now, *cost);
             }
             Op::Block { .. } => return block(charge, works),
             // A pause or its end counts already.
@@ -688,7 +791,9 @@ impl Account {
                 let answer = List::penalize(&charge.rule, &mut state, charge.now, *cost);
                 let is_born = born.as_ref().is_none_or(|born| !is_any_other(charge, born, works));
                 not_taken = if is_born { answer.not_taken } else { *cost };
+                let before = state_of(charge, works);
                 keep_born(charge, state, born.as_deref(), false, works);
+                self.note_penalty(charge, before.as_ref(), works);
                 self.taken_more.push((charge.label(0).to_owned(), charge.now));
                 self.count("penalize", charge);
                 let limit = self.limit_of(&charge.keys[0]).expect("known").0;
@@ -701,6 +806,7 @@ impl Account {
                     let work = works.get_mut(key).expect("it was read");
                     (work.before, work.bookings, work.is_changed) = (None, Vec::new(), false);
                     work.standing.birth = charge.now.max(work.standing.birth + 1);
+                    work.standing.ledger = Ledger::default();
                 }
                 self.free(charge);
                 self.count("reset", charge);
@@ -708,6 +814,14 @@ impl Account {
             Op::Unblock => {
                 unblock(charge, works);
                 self.count("unblock", charge);
+            }
+            Op::Grant { cost } => {
+                let mut state = state_of(charge, works);
+                List::grant(&charge.rule, &mut state, charge.now, *cost);
+                keep(charge, state, true, works);
+                self.grant(charge, *cost, works);
+                self.free(charge);
+                self.count("grant", charge);
             }
             _ => {}
         }

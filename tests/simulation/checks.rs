@@ -1,6 +1,7 @@
 //! The promises, each checked against what was seen of a world: the callers' records beside the
 //! servers' account.
 
+mod at_once;
 mod deny_cache;
 mod leases;
 mod left;
@@ -56,6 +57,8 @@ pub struct Seen<'a> {
     /// Strikes on servers: begin, end, kind.
     pub strikes: &'a [(Duration, Duration, StrikeKind)],
     pub freezes: &'a [(Duration, Duration)],
+    /// The processes that were killed, and when.
+    pub deaths: &'a [At<usize>],
     /// The modes of the switches, each with the instant at which it was set.
     pub modes: &'a [(Duration, SwitchMode)],
     /// The tables of policies, each with the instant at which it came into force.
@@ -74,6 +77,9 @@ pub struct Seen<'a> {
 pub fn violation(seen: &Seen<'_>) -> Option<String> {
     let named = |name: &str, why: Option<String>| why.map(|why| format!("{name}: {why}"));
     named("bound", seen.bound())
+        .or_else(|| named("concurrent", seen.concurrent()))
+        .or_else(|| named("released", seen.released()))
+        .or_else(|| named("queued", seen.queued()))
         .or_else(|| named("unasked", seen.unasked()))
         .or_else(|| named("time", seen.time()))
         .or_else(|| named("once", seen.once()))
@@ -218,6 +224,9 @@ impl Seen<'_> {
                 Fate::Failed(Some(ErrorKind::Saturation) | None) => {
                     is_disturbed || is_loaded() || self.plan.stack.timeout.is_some()
                 }
+                Fate::Refused { by: Some(Origin::Local), .. } if self.may_have_queued(record) => {
+                    true
+                }
                 // For either error.
                 Fate::AdmittedBy(Origin::Local | Origin::Shadow)
                 | Fate::Refused { by: Some(Origin::Local), .. } => is_disturbed || is_loaded(),
@@ -334,7 +343,7 @@ impl Seen<'_> {
                 Origin::Store => !own.any(|one| {
                     let wait = one.wait.map(|wait| Duration::from_micros(wait.cast_unsigned()));
                     let is_asked = one.cost == cost && one.keep_free == kept_free(ask);
-                    is_asked && wait == retry_after
+                    is_asked && (wait == retry_after || self.is_guess(record, retry_after))
                 }),
                 _ => false,
             }
@@ -362,7 +371,7 @@ impl Seen<'_> {
             || self.plan.asking != Asking::Alone
             || self.plan.asks.iter().any(|ask| changes(ask.way) || ask.own_quota.is_some())
             // Nobody knows when what is held is settled.
-            || self.plan.limits.iter().any(has_budget)
+            || self.plan.limits.iter().any(has_holds)
         {
             return None;
         }
@@ -543,8 +552,10 @@ fn kept_free(ask: &Ask) -> i64 {
     ask.keep_free.cast_signed()
 }
 
-fn has_budget(limit: &Limit) -> bool {
-    limit.algorithms.iter().any(|one| matches!(one, AnyAlgorithm::Budget(_)))
+/// True if units of a limit are held until they are settled.
+fn has_holds(limit: &Limit) -> bool {
+    let holds = |one| matches!(one, &AnyAlgorithm::Budget(_) | &AnyAlgorithm::Concurrency(_));
+    limit.algorithms.iter().any(holds)
 }
 
 /// The time of the world at an instant of its clock.

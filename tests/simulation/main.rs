@@ -61,7 +61,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use plan::Plan;
+use plan::{Plan, Then};
 use servers::Topology;
 use world::Report;
 
@@ -226,9 +226,11 @@ fn print_shrunk(plan: &Plan, violation: &str) {
 }
 
 /// Hash tables and channels draw an order of their own, which no seed sets. It shows where several
-/// keys of a lease end at one instant, or several tasks of sentinels and clusters wait.
+/// keys of a lease end at one instant, or several tasks of sentinels and clusters wait. The guards
+/// of a process renew at common instants, which no world begins.
 fn has_an_order_of_its_own(plan: &Plan) -> bool {
-    plan.stack.lease.is_some() || plan.topology != Topology::One
+    let is_guarded = plan.asks.iter().any(|ask| matches!(ask.then, Then::Hold(_)));
+    plan.stack.lease.is_some() || plan.topology != Topology::One || is_guarded
 }
 
 /// Lives until two lives are alike. Returns two that differ although the machine paused the thread

@@ -7,7 +7,7 @@
 //! while the clients' thread stands still: [`Network::run_until`] runs what happened meanwhile.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::ControlFlow;
 use std::rc::{Rc, Weak};
@@ -106,6 +106,7 @@ pub struct Dial {
 /// A connection as the network has it.
 struct Link {
     session: Session,
+    client: usize,
     inbox: Arc<Mutex<Inbox>>,
     /// The host's life in which it began.
     life: u64,
@@ -128,6 +129,7 @@ struct Link {
 enum Event {
     Dial {
         host: String,
+        client: usize,
         socket: Opening,
         /// Its place among all dials.
         place: usize,
@@ -156,6 +158,8 @@ pub struct Network {
     count: Cell<u64>,
     outbox: Outbox,
     dials: RefCell<Vec<Dial>>,
+    /// Clients that were killed: nothing leaves them.
+    dead: RefCell<BTreeSet<usize>>,
     /// Dials that nobody answers, and the number of the fault if one was drawn.
     silent: RefCell<Vec<(Opening, Option<usize>)>>,
 }
@@ -175,6 +179,7 @@ impl Network {
             count: Cell::default(),
             outbox: Outbox::default(),
             dials: RefCell::default(),
+            dead: RefCell::default(),
             silent: RefCell::default(),
         })
     }
@@ -198,6 +203,12 @@ impl Network {
     /// The faults that were drawn.
     pub fn disturbances(&self) -> Vec<Disturbance> {
         self.disturbances.borrow().clone()
+    }
+
+    /// Kills a client: what it has sent arrives, and nothing leaves it any more.
+    pub fn kill(&self, client: usize) {
+        self.take_sent();
+        self.dead.borrow_mut().insert(client);
     }
 
     /// Returns all attempts of clients to connect.
@@ -280,6 +291,9 @@ impl Network {
         for sent in self.outbox.take() {
             let at = now() + self.latency();
             match sent {
+                Sent::Dial { client, socket, .. } if self.dead.borrow().contains(&client) => {
+                    self.silent.borrow_mut().push((socket, None));
+                }
                 Sent::Dial { host, client, socket } => {
                     let (session, found_ended) = (None, None);
                     let dial =
@@ -287,13 +301,17 @@ impl Network {
                     let mut dials = self.dials.borrow_mut();
                     let place = dials.len();
                     dials.push(dial);
-                    self.schedule(at, Event::Dial { host, socket, place });
+                    self.schedule(at, Event::Dial { host, client, socket, place });
                 }
                 Sent::Piece { link, piece } => {
-                    let arrival = self.links.borrow_mut().get_mut(&link).map(|link| {
+                    let dead = self.dead.borrow();
+                    let mut links = self.links.borrow_mut();
+                    let link_of = links.get_mut(&link).filter(|link| !dead.contains(&link.client));
+                    let arrival = link_of.map(|link| {
                         link.arrival = link.arrival.max(at);
                         link.arrival
                     });
+                    drop(links);
                     if let Some(at) = arrival {
                         self.schedule_arrival(at, link, self.next_number(), piece);
                     }
@@ -342,7 +360,9 @@ impl Network {
 
     fn run(&self, at: Instant, event: Event) {
         match event {
-            Event::Dial { host, socket, place } => self.open_socket(&host, socket, place),
+            Event::Dial { host, client, socket, place } => {
+                self.open_socket(&host, client, socket, place);
+            }
             Event::Arrive { link, order, piece } => {
                 if self.arrive(at, link, order, piece).is_break() {
                     self.close(link);
@@ -367,7 +387,7 @@ impl Network {
         }
     }
 
-    fn open_socket(&self, host: &str, socket: Opening, place: usize) {
+    fn open_socket(&self, host: &str, client: usize, socket: Opening, place: usize) {
         let odds = self.odds.get();
         if let Some(fault) = self.draw_lasting(odds.silence, Fault::Silence) {
             return self.silent.borrow_mut().push((socket, Some(fault)));
@@ -398,6 +418,7 @@ impl Network {
                 link,
                 Link {
                     session,
+                    client,
                     inbox: Arc::clone(&inbox),
                     life,
                     arrival: now,

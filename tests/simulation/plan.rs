@@ -6,8 +6,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Algorithm, AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket,
+    Algorithm, AnyAlgorithm, Budget, Concurrency, FixedWindow, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 
 use super::MENDED;
@@ -51,6 +51,8 @@ pub struct Plan {
     pub strikes: Vec<At<Strike>>,
     /// Stretches in which no thread of the client runs, by their begin.
     pub freezes: Vec<At<Duration>>,
+    /// Processes that are killed: nothing leaves them any more.
+    pub deaths: Vec<At<usize>>,
     pub asks: Vec<Ask>,
 }
 
@@ -126,6 +128,10 @@ pub enum Then {
     Keep,
     /// Settles an admission with so many units, some time later.
     Settle(u64, Duration),
+    /// Holds an admission in a guard, which renews it, and drops that after this time.
+    Hold(Duration),
+    /// Renews an admission so many times, each after a pause, and releases it after one more.
+    Renew(u32, Duration),
     /// After a refusal, asks again when it was told to.
     Obey,
 }
@@ -173,6 +179,7 @@ impl Plan {
             odds_until: last_fault,
             strikes,
             freezes,
+            deaths: Vec::new(),
             asks,
         };
         // Worlds without policies stay as they are.
@@ -189,6 +196,8 @@ impl Plan {
         if !MENDED.contains(&seed) {
             plan = plan.with_pauses(&mut Rng::with_seed(seed.rotate_left(8)));
             plan = plan.with_a_lost_master(&mut Rng::with_seed(seed.rotate_left(24)));
+            plan = plan.with_holds(&mut Rng::with_seed(seed.rotate_left(40)));
+            plan = plan.with_a_death(&mut Rng::with_seed(seed.rotate_left(56)));
         }
         plan.is_resp2 = plan.topology == Topology::One && dice.u32(0..8) == 0;
         plan.keeping_units_free(&mut Rng::with_seed(seed.rotate_left(8)))
@@ -203,6 +212,50 @@ impl Plan {
         for ask in &mut self.asks {
             let is_asked = dice.bool() && !matches!(ask.way, Way::Penalize | Way::Peek);
             ask.keep_free = if is_asked { dice.u64(1..=most) } else { 0 };
+        }
+        self
+    }
+
+    /// The same world, in which units are held: at most so many at the same time, in one limit of
+    /// it.
+    fn with_holds(mut self, dice: &mut Rng) -> Self {
+        if !self.tables.is_empty() {
+            return self;
+        }
+        if dice.u32(0..4) == 0 {
+            let limit = dice.usize(0..self.limits.len());
+            let limit = &mut self.limits[limit];
+            let member = dice.usize(0..limit.algorithms.len());
+            let units = dice.u64(1..8);
+            let max_hold = MILLISECOND * dice.u32(100..2_000);
+            let own = Quota::at_once(units + dice.u64(1..4));
+            limit.algorithms[member] = Concurrency::new(units).max_hold(max_hold).into();
+            for quotas in &mut limit.own_quotas {
+                quotas[member] = own;
+            }
+        }
+        let holds = |one: &AnyAlgorithm| max_hold(*one);
+        let max_hold = self.limits.iter().flat_map(|limit| &limit.algorithms).find_map(holds);
+        let Some(max_hold) = max_hold else { return self };
+        for ask in &mut self.asks {
+            let time = max_hold.mul_f64(2.0 * dice.f64());
+            ask.then = match dice.u32(0..10) {
+                0..3 => Then::Hold(time),
+                3 => Then::Renew(dice.u32(1..6), max_hold.mul_f64(dice.f64())),
+                4..7 => Then::Settle(0, time.min(MILLISECOND * 300)),
+                // Its holder ends without a release.
+                7 => Then::Keep,
+                _ => ask.then,
+            };
+        }
+        self
+    }
+
+    /// The same world, in which a process is killed.
+    fn with_a_death(mut self, dice: &mut Rng) -> Self {
+        if dice.u32(0..8) == 0 {
+            let at = FIRST_FAULT + MILLISECOND * dice.u32(0..3_000);
+            self.deaths.push((at, dice.usize(0..self.processes)));
         }
         self
     }
@@ -388,6 +441,7 @@ impl Plan {
                 plan.freezes.remove(index);
             });
         }
+        add(&|plan| plan.deaths.clear());
         add(&|plan| plan.odds = Odds::default());
         for kind in 0..Odds::default().all_mut().len() {
             add(&|plan| *plan.odds.all_mut()[kind] = 0);
@@ -411,6 +465,13 @@ impl Plan {
         }
         plans
     }
+}
+
+/// The time for which an algorithm holds units at least, if it holds them.
+pub fn max_hold(algorithm: AnyAlgorithm) -> Option<Duration> {
+    let rule = algorithm.rule(algorithm.quota()).ok()?;
+    let micros = AnyAlgorithm::hold_time(&rule)?;
+    Some(Duration::from_micros(micros.unsigned_abs()))
 }
 
 fn limits(asking: Asking, is_leased: bool, dice: &mut Rng) -> Vec<Limit> {

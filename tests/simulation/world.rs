@@ -13,6 +13,7 @@ use std::time::{self, Duration};
 use fastrand::Rng;
 use http::{Request, StatusCode};
 use tokio::runtime::{Builder, Handle};
+use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout, timeout_at};
 use tower_sluice::algorithm::Quotas;
@@ -60,6 +61,10 @@ pub struct Record {
     pub is_second: bool,
     /// The result of its settlement.
     pub settlement: Option<Settled>,
+    /// Its renewals that said that its units were still held: when each was asked.
+    pub renewed: Vec<Duration>,
+    /// The instant at which it began to renew its units by itself, if it did.
+    pub guarded_at: Option<Duration>,
 }
 
 /// The result of a settlement.
@@ -155,6 +160,10 @@ struct World {
     /// Stretches in which a server was struck, and what struck it.
     strikes: RefCell<Vec<(Duration, Duration, StrikeKind)>>,
     freezes: RefCell<Vec<(Duration, Duration)>>,
+    /// The processes that were killed, and when.
+    deaths: RefCell<Vec<At<usize>>>,
+    /// Wakes the callers of processes that are killed.
+    death: Notify,
     /// The modes of the switches, each with the instant at which it was set.
     modes: RefCell<Vec<(Duration, SwitchMode)>>,
     /// The tables of policies, each with the instant at which it came into force.
@@ -203,6 +212,8 @@ impl World {
             count: Cell::default(),
             strikes: RefCell::default(),
             freezes: RefCell::default(),
+            deaths: RefCell::default(),
+            death: Notify::new(),
             modes: RefCell::new(vec![(Duration::ZERO, SwitchMode::On)]),
             tables: RefCell::default(),
             shadow_counts: Vec::new(),
@@ -214,10 +225,11 @@ impl World {
         }
         tasks.push(("network".to_owned(), spawn_local(Rc::clone(&world).disturb_network())));
         tasks.push(("freezes".to_owned(), spawn_local(Rc::clone(&world).freeze())));
+        tasks.push(("deaths".to_owned(), spawn_local(Rc::clone(&world).kill())));
         tasks.push(("tables".to_owned(), spawn_local(Rc::clone(&world).exchange_tables())));
         tasks.push(("switches".to_owned(), spawn_local(Rc::clone(&world).turn_switches())));
         for (index, ask) in world.plan.asks.iter().enumerate() {
-            let task = spawn_local(Rc::clone(&world).call(index));
+            let task = spawn_local(Rc::clone(&world).call_until_death(index));
             tasks.push((format!("caller {index}, {ask:?}"), task));
         }
         // Neither what was made so far nor the report is a turn of the crate's.
@@ -313,8 +325,41 @@ impl World {
         self.modes.borrow_mut().push((self.elapsed(), mode));
     }
 
+    /// Kills processes.
+    async fn kill(self: Rc<Self>) {
+        for &(at, process) in &self.plan.deaths {
+            sleep_until(self.begun + at).await;
+            self.network.kill(process);
+            self.deaths.borrow_mut().push((self.elapsed(), process));
+            self.death.notify_waiters();
+        }
+    }
+
+    fn is_dead(&self, process: usize) -> bool {
+        self.deaths.borrow().iter().any(|(_, dead)| *dead == process)
+    }
+
+    /// Asks as planned, until its process is killed.
+    async fn call_until_death(self: Rc<Self>, index: usize) {
+        let process = self.plan.asks[index].process;
+        let death = async {
+            loop {
+                let next = self.death.notified();
+                if self.is_dead(process) {
+                    return;
+                }
+                next.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = death => {}
+            () = self.call(index) => {}
+        }
+    }
+
     /// Asks as planned.
-    async fn call(self: Rc<Self>, index: usize) {
+    async fn call(&self, index: usize) {
         let ask = &self.plan.asks[index];
         sleep_until(self.begun + ask.at).await;
         let retry_after = self.ask(index, false).await;
@@ -344,24 +389,63 @@ impl World {
         };
         note.answer = Some(answer);
         let place = note.write();
-        if let (Then::Settle(actual, time), Some(reservation)) = (ask.then, reservation) {
-            sleep(time).await;
-            if let Ok(settlement) = process.limiter.settle(reservation, actual) {
-                if let record = &mut self.records.borrow_mut()[place]
-                    && let Fate::Admitted { settled, .. } = &mut record.fate
-                {
-                    *settled = Some(actual);
-                    record.settled_at = Some(self.elapsed());
-                }
-                let result = match timeout(MAX_SETTLEMENT, settlement).await {
-                    Ok(Ok(settled)) => Settled::GaveBack(settled.given_back),
-                    Ok(Err(_)) => Settled::Failed,
-                    Err(_) => Settled::Never,
-                };
-                self.records.borrow_mut()[place].settlement = Some(result);
-            }
+        if let Some(reservation) = reservation {
+            self.end(ask, place, reservation).await;
         }
         retry_after
+    }
+
+    /// Ends an admission as planned, of which the record stands at a place.
+    async fn end(&self, ask: &Ask, place: usize, mut reservation: Reservation) {
+        let limiter = &self.processes[ask.process].limiter;
+        let actual = match ask.then {
+            Then::Settle(actual, time) => {
+                sleep(time).await;
+                actual
+            }
+            Then::Hold(time) => {
+                self.records.borrow_mut()[place].guarded_at = Some(self.elapsed());
+                let guard = limiter.hold(reservation);
+                sleep(time).await;
+                self.note_settlement(place, ask.cost);
+                return drop(guard);
+            }
+            Then::Renew(times, pause) => {
+                for _ in 0..times {
+                    sleep(pause).await;
+                    let asked = self.elapsed();
+                    let Some(renewal) = limiter.renew(&mut reservation) else { break };
+                    match timeout(MAX_SETTLEMENT, renewal).await {
+                        Ok(Ok(true)) => self.records.borrow_mut()[place].renewed.push(asked),
+                        Ok(_) => {}
+                        Err(_) => {
+                            self.records.borrow_mut()[place].settlement = Some(Settled::Never);
+                        }
+                    }
+                }
+                sleep(pause).await;
+                0
+            }
+            Then::Keep | Then::Obey => return,
+        };
+        if let Ok(settlement) = limiter.settle(reservation, actual) {
+            self.note_settlement(place, actual);
+            let result = match timeout(MAX_SETTLEMENT, settlement).await {
+                Ok(Ok(settled)) => Settled::GaveBack(settled.given_back),
+                Ok(Err(_)) => Settled::Failed,
+                Err(_) => Settled::Never,
+            };
+            self.records.borrow_mut()[place].settlement = Some(result);
+        }
+    }
+
+    /// Notes that an admission is settled now.
+    fn note_settlement(&self, place: usize, actual: u64) {
+        let record = &mut self.records.borrow_mut()[place];
+        if let Fate::Admitted { settled, .. } = &mut record.fate {
+            *settled = Some(actual);
+            record.settled_at = Some(self.elapsed());
+        }
     }
 
     async fn answer(&self, ask: &Ask, process: &Process) -> Answer {
@@ -434,6 +518,7 @@ impl World {
         }
         let left = |record: &&Record| record.fate == Fate::Left;
         let panicked = |record: &&Record| record.fate == Fate::Panicked;
+        injected.insert("Death".to_owned(), self.deaths.borrow().len() as u64);
         injected.insert("Freeze".to_owned(), self.freezes.borrow().len() as u64);
         injected.insert("CallerLeaves".to_owned(), records.iter().filter(left).count() as u64);
         injected.insert("Panic".to_owned(), records.iter().filter(panicked).count() as u64);
@@ -444,6 +529,7 @@ impl World {
         let books: Vec<_> = servers.iter().map(|server| server.book()).collect();
         let strikes = self.strikes.take();
         let (freezes, modes) = (self.freezes.take(), self.modes.take());
+        let deaths = self.deaths.take();
         let tables = self.tables.take();
         let read = judged(|| Account::of(&self.plan.limits, &books)).and_then(|read| read);
         let (account, unread) = match read {
@@ -458,6 +544,7 @@ impl World {
             disturbances: &disturbances,
             strikes: &strikes,
             freezes: &freezes,
+            deaths: &deaths,
             modes: &modes,
             tables: &tables,
             shadow_counts: &self.shadow_counts,
@@ -515,7 +602,7 @@ impl Note<'_> {
         let Some(Answer { fate, decided_at, .. }) = self.answer.take() else { return };
         let Self { index: ask, number, is_second, asked, .. } = *self;
         let ended = self.world.elapsed();
-        let (settled_at, settlement) = (None, None);
+        let (settled_at, settlement, guarded_at) = (None, None, None);
         let record = Record {
             ask,
             number,
@@ -526,6 +613,8 @@ impl Note<'_> {
             settled_at,
             is_second,
             settlement,
+            renewed: Vec::new(),
+            guarded_at,
         };
         self.world.records.borrow_mut().push(record);
     }
@@ -535,6 +624,9 @@ impl Drop for Note<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.answer = Some(Fate::Panicked.into());
+            self.record();
+        } else if self.world.is_dead(self.world.plan.asks[self.index].process) {
+            self.answer = Some(Fate::Left.into());
             self.record();
         }
     }

@@ -13,7 +13,7 @@ pub(super) fn births(charge: &Charge, works: &Works) -> Vec<i64> {
 /// True if the key at `place` is not the one that was charged. A key without a birth may have
 /// expired since, which ends no debt: what was used beyond the charge is taken. But it holds
 /// nothing of that charge, even if the server has lost the key and other charges made it anew.
-fn is_other(charge: &Charge, place: usize, born: i64, works: &Works) -> bool {
+pub(super) fn is_other(charge: &Charge, place: usize, born: i64, works: &Works) -> bool {
     let birth = works[&charge.keys[place]].standing.birth;
     let ends_no_debt = match charge.op {
         Op::Settle { used, cost, .. } => {

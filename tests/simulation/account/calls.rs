@@ -41,6 +41,12 @@ pub enum Op {
         mark: Vec<String>,
         born: Vec<i64>,
     },
+    /// Of keys with these births.
+    Renew {
+        cost: i64,
+        mark: Vec<String>,
+        born: Vec<i64>,
+    },
     /// Of any keys, or of those with these births.
     Penalize {
         cost: i64,
@@ -50,6 +56,9 @@ pub enum Op {
         cost: i64,
         max_wait: i64,
         keep_free: Vec<i64>,
+    },
+    Grant {
+        cost: i64,
     },
     Reset,
     Block {
@@ -214,6 +223,11 @@ impl Account {
                             let (mark, born) = (marks(at + 3), births());
                             (Op::Settle { used, cost, mark, born }, 3 + 4 * width)
                         }
+                        "renew" => {
+                            let (cost, mark) = (number(at + 1), marks(at + 2));
+                            (Op::Renew { cost, mark, born: births() }, 2 + 4 * width)
+                        }
+                        "grant" => (Op::Grant { cost: number(at + 1) }, 2),
                         "penalize" => (Op::Penalize { cost: number(at + 1), born }, 2),
                         "estimate" => {
                             let (cost, max_wait) = (number(at + 1), number(at + 2));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tower_sluice::limiter::Origin;
 
-use super::{Seen, kept_free, since_begin};
+use super::{MIN_TIMEOUT, Seen, kept_free, since_begin};
 use crate::account::Refusal;
 use crate::plan::{SECOND, Way};
 use crate::world::{Fate, Record};
@@ -22,6 +22,8 @@ const SETTLING_AGE: Duration = Duration::from_millis(100);
 /// Something that a process did to a key, after which its refusals are not what they were.
 struct Change {
     at: Duration,
+    /// The instant by which it was done.
+    done_by: Duration,
     /// The instant at which its question was asked, if nobody knows whether it was charged.
     lost_since: Option<Duration>,
     /// It may be on its way still.
@@ -52,7 +54,9 @@ impl Seen<'_> {
         let (ask, Some(left)) = (self.ask(record), retry_after) else { return false };
         let is_its = |refusal: &Refusal, wait: i64| {
             let fits_at = since_begin(at + wait);
-            let is_over = record.asked + left > fits_at || left <= ask.max_wait;
+            // Who waits in a queue asks again, and may wait for what is left.
+            let max_wait = ask.max_wait.saturating_sub(record.ended - record.asked);
+            let is_over = record.ended + left > fits_at || left <= max_wait;
             let is_less = refusal.keep_free <= kept_free(ask);
             refusal.cost <= ask.cost.cast_signed() && is_less && !is_over
         };
@@ -73,7 +77,7 @@ impl Seen<'_> {
             let is_lost_from = change.lost_since.is_some_and(|asked| refused >= asked);
             match change.lost_since {
                 Some(_) if refused <= change.at => is_lost_from && now > change.at + SETTLING_AGE,
-                None if refused < change.at => now > change.at,
+                None if refused < change.at => now > change.done_by,
                 _ => change.is_settling && is_soon_after && now > refused + SETTLING_AGE,
             }
         };
@@ -95,19 +99,35 @@ impl Seen<'_> {
                 use Way::{Block, Pause, Penalize, Reset, Unblock};
                 matches!(ask.way, Penalize | Reset | Block | Pause | Unblock)
             };
+            // A hold of units at once frees them, however many were used.
+            let frees = self.holds_at_once();
             let (at, lost_since, is_settling) = match other.fate {
                 // A breaker answers before the cache is asked.
                 Fate::Failed(_) if self.plan.stack.has_breaker => return None,
                 Fate::Left if self.may_be_open(other) => return None,
-                Fate::Admitted { settled: Some(actual), .. } if actual != ask.cost => {
+                // Between two questions of one that waits in a queue, none is open.
+                Fate::Left if frees && !ask.max_wait.is_zero() => return None,
+                // A guard that is renewed settles when the answer is there.
+                Fate::Admitted { settled: Some(_), .. } if other.guarded_at.is_some() => {
+                    let (dropped, now) = (other.settled_at?, record.asked);
+                    let is_late = self.is_disturbed(dropped, now) || self.was_frozen(dropped, now);
+                    (if is_late { now } else { dropped }, None, true)
+                }
+                Fate::Admitted { settled: Some(actual), .. } if actual != ask.cost || frees => {
                     (other.settled_at?, None, true)
                 }
                 Fate::Done if operates => (other.ended, None, false),
                 Fate::Left | Fate::Failed(_) if operates => (other.ended, None, true),
-                Fate::Left | Fate::Failed(_) if is_charge => (other.ended, Some(other.asked), true),
+                Fate::Left | Fate::Failed(_) if is_charge => {
+                    // Its last question may have been asked at any time.
+                    let may_queue = frees && !ask.max_wait.is_zero();
+                    let asked = if may_queue { other.ended } else { other.asked };
+                    (other.ended, Some(asked), true)
+                }
                 _ => return None,
             };
-            Some(Change { at, lost_since, is_settling })
+            let by_guard = if other.guarded_at.is_some() { MIN_TIMEOUT } else { Duration::ZERO };
+            Some(Change { at, done_by: at + by_guard, lost_since, is_settling })
         });
         changes.filter(|change| change.at < record.asked)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
 use tower_sluice::limiter::Origin;
 
-use super::{SETTLING, Seen, has_budget, kept_free, since_begin};
+use super::{SETTLING, Seen, has_holds, kept_free, since_begin};
 use crate::account::Booking;
 use crate::clients::EVERYBODY;
 use crate::network::{Disturbance, Fault};
@@ -116,7 +116,7 @@ impl Seen<'_> {
     pub(super) fn has_settled_at(&self, limiter: &str, record: &Record) -> bool {
         let Fate::Admitted { settled: Some(actual), .. } = record.fate else { return false };
         let mut own = self.plan.limits.iter().filter(|limit| limit.name == limiter);
-        actual < self.ask(record).cost || own.any(has_budget)
+        actual < self.ask(record).cost || own.any(has_holds)
     }
 
     /// The same for limiters that are asked in turn. A decision says when one of them decided, so a
@@ -278,7 +278,9 @@ impl Seen<'_> {
             one.fault == Fault::Stall && one.until - one.from < LATENESS && self.is_exact()
         };
         let mut felt = self.disturbances.iter().filter(|one| !is_awaited(one));
+        let mut deaths = self.deaths.iter();
         self.is_struck(at, until)
+            || deaths.any(|(death, _)| self.is_felt(*death, *death, at, until))
             || felt.any(|one| self.is_felt(one.from, one.until, at, until))
             || self.was_frozen(at.saturating_sub(TIMEOUT), until)
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{SETTLING, Seen, has_budget, is_cut, since_begin};
+use super::{SETTLING, Seen, has_holds, is_cut, since_begin};
 use crate::account::Booking;
 use crate::network::Fault;
 use crate::world::{Fate, Record, Settled};
@@ -87,8 +87,8 @@ impl Seen<'_> {
             is_of_key && (other.at, other.cost) == (booking.at, booking.cost)
         };
         let is_only = self.account.bookings.iter().filter(is_alike).count() == 1;
-        let has_budget = self.plan.limits.iter().any(has_budget);
-        let is_told = self.has_unique_marks() && !has_budget && !self.forgets();
+        let has_holds = self.plan.limits.iter().any(has_holds);
+        let is_told = self.has_unique_marks() && !has_holds && !self.forgets();
         // Which of the earlier slots is its own then, is a guess, and so is which of two charges
         // with one mark it settled: a server that lost one gave its mark anew.
         if self.tells_no_slot(record) || self.account.has_twin(booking) {
@@ -115,7 +115,7 @@ impl Seen<'_> {
                 Fate::Admitted { settled: Some(actual), .. } => actual.saturating_sub(ask.cost),
                 _ => 0,
             };
-            let is_of_store = self.is_exact() && !self.plan.limits.iter().any(has_budget);
+            let is_of_store = self.is_exact() && !self.plan.limits.iter().any(has_holds);
             let is_done = match record.settlement {
                 Some(Settled::GaveBack(_)) => is_of_store,
                 _ => record.fate == Fate::Done,
