@@ -45,13 +45,15 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The units that a charge asks for.
-#[derive(Clone, Copy, Debug, Hash)]
+/// Who said how many units a charge asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Cost {
+    /// Nobody.
     Unstated,
-    /// The units of the charge that the members of a combination decide about.
-    Inherited(u64),
-    Units(u64),
+    /// The charge that the members of a combination decide about.
+    Inherited,
+    Stated,
+    /// It asks for none.
     Peek,
 }
 
@@ -81,6 +83,7 @@ enum Cost {
 #[must_use]
 pub struct Charge {
     key: Key,
+    units: u64,
     cost: Cost,
     pub(crate) quota: Option<Quotas>,
     pub(crate) keep_free: KeepFree,
@@ -124,7 +127,7 @@ impl Charge {
     /// [`AllInTurn`]: crate::limiter::AllInTurn
     /// [`AllAtOnce`]: crate::redis::AllAtOnce
     pub fn cost(mut self, units: u64) -> Self {
-        self.cost = Cost::Units(units);
+        (self.units, self.cost) = (units, Cost::Stated);
         self
     }
 
@@ -135,7 +138,7 @@ impl Charge {
     /// response. If the cost is known only after the response, charge an estimate and
     /// [settle](crate::Settle) it.
     pub fn peek(mut self) -> Self {
-        self.cost = Cost::Peek;
+        (self.units, self.cost) = (0, Cost::Peek);
         self
     }
 
@@ -224,11 +227,7 @@ impl Charge {
     #[must_use]
     #[inline]
     pub fn units(&self) -> u64 {
-        match self.cost {
-            Cost::Unstated => 1,
-            Cost::Units(units) | Cost::Inherited(units) => units,
-            Cost::Peek => 0,
-        }
+        self.units
     }
 
     /// The quota that this charge states.
@@ -307,14 +306,13 @@ impl Charge {
     /// of `charge` unless it states one. It takes nothing if `charge` takes nothing. It has the
     /// same longest wait and the same deadline.
     pub(crate) fn for_member_of(mut self, charge: &Charge) -> Self {
-        self.inherits_cost = matches!(self.cost, Cost::Unstated | Cost::Inherited(_));
-        self.cost = match (charge.units(), self.cost) {
-            (0, _) => Cost::Peek,
-            (units, Cost::Unstated) => Cost::Units(units),
+        self.inherits_cost = matches!(self.cost, Cost::Unstated | Cost::Inherited);
+        match (charge.units, self.cost) {
+            (0, _) => self = self.peek(),
+            (units, Cost::Unstated) => self = self.cost(units),
             // A cost that is computed from a request never lets it pass for free.
-            (_, Cost::Units(0)) => Cost::Units(1),
-            (_, stated) => stated,
-        };
+            _ => self.at_least_one_unit(),
+        }
         if self.keep_free.is_none() {
             self.keep_free = charge.keep_free.clone();
         }
@@ -331,7 +329,7 @@ impl Charge {
     pub(crate) fn for_members(&self) -> Self {
         let cost = match self.cost {
             Cost::Peek => Cost::Peek,
-            _ => Cost::Inherited(self.units()),
+            _ => Cost::Inherited,
         };
         Self { cost, ..self.clone() }
     }
@@ -339,8 +337,8 @@ impl Charge {
     /// Makes the charge of a request through a layer cost at least 1, unless it is a peek.
     #[inline]
     pub(crate) fn at_least_one_unit(&mut self) {
-        if let Cost::Units(0) = self.cost {
-            self.cost = Cost::Units(1);
+        if self.cost == Cost::Stated {
+            self.units = self.units.max(1);
         }
     }
 
@@ -348,6 +346,7 @@ impl Charge {
     fn of(key: Key) -> Self {
         Self {
             key,
+            units: 1,
             cost: Cost::Unstated,
             quota: None,
             keep_free: KeepFree::default(),

@@ -11,8 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::details::Details;
-use self::details::WrapperDetails;
+pub(crate) use self::details::{Details, RareDetails};
 pub use self::done::Done;
 pub use self::outcome::{Origin, Outcome};
 pub(crate) use self::policy_report::{
@@ -130,7 +129,7 @@ impl Decision {
     /// [`quota`](Decision::quota). They are a part of what remains.
     #[must_use]
     pub fn kept_free(&self) -> u64 {
-        self.details().map_or(0, |details| details.kept_free)
+        self.rare().map_or(0, |rare| rare.kept_free)
     }
 
     /// The units of a [penalty](crate::LimiterExt::penalize) that could not be taken. With several
@@ -157,7 +156,7 @@ impl Decision {
     /// several keys, the longest time.
     #[must_use]
     pub fn paused_for(&self) -> Option<Duration> {
-        self.details().map(|details| details.paused_for).filter(|time| !time.is_zero())
+        self.rare().map(|rare| rare.paused_for).filter(|time| !time.is_zero())
     }
 
     /// Returns the time of the decision since the Unix epoch, by the clock of the store or process
@@ -181,7 +180,7 @@ impl Decision {
     pub fn waited(&self) -> Duration {
         match self.outcome {
             Outcome::Wait(wait) => wait,
-            _ => self.by_wrappers().map_or(Duration::ZERO, |added| added.retried_for),
+            _ => self.rare().map_or(Duration::ZERO, |rare| rare.retried_for),
         }
     }
 
@@ -211,7 +210,7 @@ impl Decision {
     /// ```
     #[must_use]
     pub fn shadowed(&self) -> Option<Result<Outcome, &Error>> {
-        let shadowed = self.by_wrappers()?.shadowed.as_ref()?;
+        let shadowed = self.rare()?.shadowed.as_ref()?;
         Some(shadowed.as_ref().map(|outcome| *outcome))
     }
 
@@ -223,7 +222,7 @@ impl Decision {
     /// limiter that was asked first.
     #[must_use]
     pub fn fallback_cause(&self) -> Option<&Error> {
-        self.by_wrappers()?.fallback_cause.as_ref()
+        self.rare()?.fallback_cause.as_ref()
     }
 
     /// Returns the reservation of the units taken. `None` if nothing was taken, or if the
@@ -308,7 +307,7 @@ impl Decision {
 
     /// States that a fallback decided, because of `error`. Default: no fallback decided.
     pub fn with_fallback_cause(mut self, error: Error) -> Self {
-        self.by_wrappers_mut().fallback_cause = Some(error);
+        self.rare_mut().fallback_cause = Some(error);
         self
     }
 
@@ -379,7 +378,7 @@ impl Decision {
             policy.figures.is_shadow = true;
         }
         // An inner shadow has already set it.
-        decision.by_wrappers_mut().shadowed.get_or_insert(shadowed);
+        decision.rare_mut().shadowed.get_or_insert(shadowed);
         decision
     }
 
@@ -406,12 +405,18 @@ impl Decision {
         self
     }
 
+    pub(crate) fn set_kept_free(&mut self, units: u64) {
+        if units != self.kept_free() {
+            self.rare_mut().kept_free = units;
+        }
+    }
+
     pub(crate) fn set_paused_for(&mut self, time: Duration) {
-        self.details_mut().paused_for = time;
+        self.rare_mut().paused_for = time;
     }
 
     pub(crate) fn set_retried_for(&mut self, time: Duration) {
-        self.by_wrappers_mut().retried_for = time;
+        self.rare_mut().retried_for = time;
     }
 
     /// A copy of the answer without the reservation, for other callers that get a part of the
@@ -422,7 +427,7 @@ impl Decision {
                 limiter: details.limiter.clone(),
                 policies: details.policies.clone(),
                 reservation: None,
-                by_wrappers: details.by_wrappers.clone(),
+                rare: details.rare.clone(),
                 waiters: None,
                 ..*details
             })
@@ -438,12 +443,12 @@ impl Decision {
         self.details.get_or_insert_default()
     }
 
-    fn by_wrappers(&self) -> Option<&WrapperDetails> {
-        self.details()?.by_wrappers.as_deref()
+    fn rare(&self) -> Option<&RareDetails> {
+        self.details()?.rare.as_deref()
     }
 
-    fn by_wrappers_mut(&mut self) -> &mut WrapperDetails {
-        self.details_mut().by_wrappers.get_or_insert_default()
+    fn rare_mut(&mut self) -> &mut RareDetails {
+        self.details_mut().rare.get_or_insert_default()
     }
 
     /// Returns true if one of the limits counts units [at once](crate::Quota::at_once).

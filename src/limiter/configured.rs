@@ -13,7 +13,9 @@ use super::operate::AllHeld;
 use super::queues::{QueuePlace, QueueTerms, SHORTEST_PAUSE};
 use crate::algorithm::{Algorithm, Check, InLua, QuotaAnswer, Ruling, ScriptPart, Verdict};
 use crate::core::charge::{KeepFree, Key};
-use crate::core::decision::{DecidedPolicy, Details, Figures, KEEPS_NAME, Origin, distinct_names};
+use crate::core::decision::{
+    DecidedPolicy, Details, Figures, KEEPS_NAME, Origin, RareDetails, distinct_names,
+};
 use crate::core::quota::{CostAndWait, Quota, QuotaError, Quotas};
 use crate::core::reservation::{Owner, Reservation, ReservedUnits};
 use crate::core::settlement::{Renewal, Settlement};
@@ -128,12 +130,10 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             limiter: Some(Arc::clone(name)),
             quota: Some(self.reported(tightest, quotas, from.now)),
             remaining: Some(answer.report.remaining.cast_unsigned()),
-            kept_free: keep_free.of(tightest),
             reset_after: Some(duration(answer.report.reset_after)),
             refills: self.algorithm.refills(0),
             policies,
             age: Duration::ZERO,
-            paused_for: duration(answer.paused_until - from.now),
             decided_at: Some(duration(from.now)),
             batch_position: from.batch_position,
             not_taken: answer.not_taken.unsigned_abs(),
@@ -142,7 +142,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
                 let reserved = ReservedUnits { key, quota, mark };
                 self.reservation(cost.cast_unsigned(), reserved)
             }),
-            by_wrappers: None,
+            rare: RareDetails::of(keep_free.of(tightest), duration(answer.paused_until - from.now)),
             waiters: None,
             place: 0,
         };

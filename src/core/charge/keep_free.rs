@@ -15,14 +15,15 @@ use crate::core::quota::INEXACT;
 /// let charge = Charge::new("alice").keep_free((2, 200));
 /// assert_eq!((charge.kept_free(0), charge.kept_free(1)), (2, 200));
 /// ```
+// A thin pointer, since each charge has one and few charges keep units free.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct KeepFree(Option<Arc<[i64]>>);
+pub struct KeepFree(Option<Arc<Box<[i64]>>>);
 
 impl KeepFree {
     /// The numbers: empty if no unit is kept free, one for all quotas, or one for each.
     #[inline]
     pub(crate) fn as_slice(&self) -> &[i64] {
-        self.0.as_deref().unwrap_or_default()
+        self.0.as_deref().map_or(&[], |units| units)
     }
 
     /// The units that stay free of the quota at `index`.
@@ -52,13 +53,13 @@ impl From<&[u64]> for KeepFree {
     fn from(units: &[u64]) -> Self {
         let is_any = units.iter().any(|units| *units > 0);
         let exact = |units: &u64| (*units).min(INEXACT).cast_signed();
-        Self(is_any.then(|| units.iter().map(exact).collect()))
+        Self(is_any.then(|| Arc::new(units.iter().map(exact).collect())))
     }
 }
 
 impl From<&[i64]> for KeepFree {
     fn from(units: &[i64]) -> Self {
-        Self((!units.is_empty()).then(|| units.into()))
+        Self((!units.is_empty()).then(|| Arc::new(units.into())))
     }
 }
 

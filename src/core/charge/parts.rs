@@ -69,7 +69,7 @@ impl Charge {
     /// Hashes what the parts state besides their keys.
     pub(crate) fn hash_terms_of_parts(&self, hasher: &mut impl Hasher) {
         for part in self.parts().iter().flatten() {
-            part.cost.hash(hasher);
+            (part.cost, part.units).hash(hasher);
             part.quota.as_ref().map(Quotas::as_slice).hash(hasher);
             part.keep_free.hash(hasher);
             part.hash_terms_of_parts(hasher);

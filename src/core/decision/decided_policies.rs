@@ -60,9 +60,10 @@ impl Decision {
             details.quota = Some(tightest.quota());
         }
         details.remaining = figures().filter_map(|one| one.remaining).min();
-        details.kept_free = tightest.kept_free();
         details.reset_after = figures().filter_map(|one| one.reset_after).max();
+        let kept_free = tightest.kept_free();
         details.policies = Some(policies);
+        self.set_kept_free(kept_free);
     }
 
     /// Returns the policies, for the report of another decision.
@@ -112,7 +113,9 @@ impl Decision {
         if let Some(details) = &mut self.details {
             details.remaining = details.remaining.map(|units| units.saturating_add(more));
             details.reset_after = details.reset_after.map(|time| time.saturating_sub(elapsed));
-            details.paused_for = details.paused_for.saturating_sub(elapsed);
+            if let Some(rare) = &mut details.rare {
+                rare.paused_for = rare.paused_for.saturating_sub(elapsed);
+            }
             details.age = details.age.saturating_add(elapsed);
             for policy in details.policies_mut() {
                 policy.figures = policy.figures.later(elapsed, more);
@@ -143,7 +146,7 @@ impl Decision {
                 _ => self.outcome,
             },
             remaining: details.remaining,
-            kept_free: details.kept_free,
+            kept_free: self.kept_free(),
             reset_after: details.reset_after,
             refills: details.refills,
             is_shadow: shadowed.is_some(),

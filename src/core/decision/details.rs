@@ -14,11 +14,7 @@ pub(crate) struct Details {
     pub(crate) limiter: Option<Arc<str>>,
     pub(crate) quota: Option<Quota>,
     pub(crate) remaining: Option<u64>,
-    /// The units that the charge leaves free.
-    pub(crate) kept_free: u64,
     pub(crate) reset_after: Option<Duration>,
-    /// The time until the pause of the key ends. 0: it is not paused.
-    pub(crate) paused_for: Duration,
     pub(crate) decided_at: Option<Duration>,
     /// The time from the decision to this answer, if the decision is repeated.
     pub(crate) age: Duration,
@@ -32,18 +28,31 @@ pub(crate) struct Details {
     /// The units of a penalty that could not be taken.
     pub(crate) not_taken: u64,
     pub(crate) reservation: Option<Reservation>,
-    /// What wrappers add. Boxed, since few decisions have it.
-    pub(crate) by_wrappers: Option<Box<WrapperDetails>>,
+    /// Boxed, since few decisions have it.
+    pub(crate) rare: Option<Box<RareDetails>>,
     /// The line in which the request waits.
     pub(crate) waiters: Option<Arc<dyn Waiters>>,
 }
 
-/// The details that wrappers of a limiter add.
+/// The details of charges that leave units free, of paused keys, and of wrappers of a limiter.
 #[derive(Clone, Default)]
-pub(crate) struct WrapperDetails {
+pub(crate) struct RareDetails {
+    /// The units that the charge leaves free.
+    pub(crate) kept_free: u64,
+    /// The time until the pause of the key ends. 0: it is not paused.
+    pub(crate) paused_for: Duration,
     pub(crate) retried_for: Duration,
     /// The result that would have counted without a shadow.
     pub(crate) shadowed: Option<Result<Outcome, Error>>,
     /// The error of the limiter that could not decide, if a fallback decided.
     pub(crate) fallback_cause: Option<Error>,
+}
+
+impl RareDetails {
+    /// Returns `None` if both are 0, as they mostly are.
+    #[inline]
+    pub(crate) fn of(kept_free: u64, paused_for: Duration) -> Option<Box<Self>> {
+        let is_any = kept_free > 0 || !paused_for.is_zero();
+        is_any.then(|| Box::new(Self { kept_free, paused_for, ..Self::default() }))
+    }
 }

@@ -5,6 +5,12 @@ fn a_charge_is_as_large_as_one_of_a_single_text() {
     assert_eq!(size_of::<Key>(), size_of::<String>());
 }
 
+/// Compilers move up to 128 bytes without a call.
+#[test]
+fn a_charge_is_short_enough_to_be_moved_in_place() {
+    assert!(size_of::<Charge>() <= 128, "{} bytes", size_of::<Charge>());
+}
+
 #[test]
 fn the_whole_waits_no_longer_than_any_part() {
     let [short, long] = [1, 2].map(Duration::from_secs);
