@@ -4,6 +4,7 @@
 
 use std::any::type_name;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -55,6 +56,8 @@ struct Attempts {
     has_retried: bool,
     /// True if it asks after a wait if its key was paused meanwhile.
     looks_again: bool,
+    /// True while it asks so, and has its units.
+    is_looking: bool,
     /// The place in line while the charge waits.
     waiter: Option<Waiter>,
     /// Its place in the queue while it waits for units which others hold.
@@ -69,11 +72,10 @@ pin_project! {
     #[project = StateProj]
     enum State<C> {
         Starting,
+        // No other state has a check: two of them would make each future longer.
         Asking { #[pin] check: C },
         Waiting { sleep: Pin<Box<Sleep>>, due: Instant },
         Pausing { sleep: Pin<Box<Sleep>> },
-        // Peeks if the key was paused during the wait.
-        Looking { #[pin] check: C },
     }
 }
 
@@ -96,6 +98,7 @@ impl<C> Admission<C> {
             last_check: since,
             has_retried: false,
             looks_again: false,
+            is_looking: false,
             waiter: None,
             queue: None,
             refusal: None,
@@ -126,7 +129,8 @@ impl<C> Admission<C> {
     ) {
         let this = self.project();
         let state = this.state.project();
-        if let (StateProj::Looking { .. }, Some(decision)) = (&state, decision.as_mut()) {
+        let is_looking = this.attempts.as_ref().is_some_and(|one| one.is_looking);
+        if let Some(decision) = decision.as_mut().filter(|_| is_looking) {
             refund(limiter, decision);
         }
         if let StateProj::Waiting { due, .. } = state {
@@ -144,26 +148,6 @@ impl<C> Admission<C> {
     /// `admitted`. After `Ready` it is not polled again.
     #[inline]
     pub(crate) fn poll<L: Limiter<Future = C>>(
-        mut self: Pin<&mut Self>,
-        limiter: &L,
-        admitted: &mut Option<Decision>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Refusal>>
-    where
-        C: Future<Output = Result<Decision, Error>>,
-    {
-        let answer = self.as_mut().poll_attempts(limiter, admitted, cx);
-        if answer.is_ready()
-            && let Some(attempts) = self.project().attempts
-        {
-            // The next one may ask, even if this future is dropped later.
-            attempts.queue = None;
-        }
-        answer
-    }
-
-    #[inline]
-    fn poll_attempts<L: Limiter<Future = C>>(
         self: Pin<&mut Self>,
         limiter: &L,
         admitted: &mut Option<Decision>,
@@ -173,116 +157,157 @@ impl<C> Admission<C> {
         C: Future<Output = Result<Decision, Error>>,
     {
         let mut this = self.project();
-        loop {
+        let answer = loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Starting => {
-                    let attempts =
-                        this.attempts.as_mut().expect("only a charge that may wait starts");
-                    attempts.begin();
-                    State::Asking { check: limiter.check(&attempts.charge) }
-                }
                 StateProj::Asking { check } => {
-                    let mut decision = ready!(check.poll(cx)).map_err(Refusal::Undecided)?;
-                    let attempts = this.attempts.as_deref();
-                    match decision.outcome() {
-                        Outcome::Allow => {
+                    match (ready!(check.poll(cx)), &mut *this.attempts) {
+                        (answer, Some(attempts)) if attempts.is_looking => {
+                            attempts.is_looking = false;
+                            if !answer.is_ok_and(|seen| seen.paused_for().is_some()) {
+                                break Ok(());
+                            }
+                            let check = ask_again(attempts, limiter, admitted);
+                            ControlFlow::Continue(State::Asking { check })
+                        }
+                        (Ok(decision), attempts) if decision.outcome() == Outcome::Allow => {
                             let decision = admitted.insert(decision);
                             if let Some(attempts) = attempts {
                                 attempts.report_to(decision);
                             }
-                            return Poll::Ready(Ok(()));
+                            break Ok(());
                         }
-                        Outcome::Wait(wait) => {
-                            // A charge that may not wait has no attempts.
-                            let max_wait = attempts.map_or(Duration::ZERO, |one| one.max_wait);
-                            let since = attempts.map_or_else(Instant::now, |one| one.last_check);
-                            let sleep = match wait > max_wait {
-                                true => Err(too_long_a_wait()),
-                                false => boxed_sleep(wait),
-                            };
-                            let sleep = sleep.map_err(|error| {
-                                refund(limiter, &mut decision);
-                                Refusal::Undecided(error)
-                            })?;
-                            let due = since + wait.min(MAX_TIMEOUT);
-                            if begin_wait::<L>(this.attempts, &mut decision) {
-                                refund(limiter, &mut decision);
-                                return Poll::Ready(Err(Refusal::Denied(decision.without_wait())));
-                            }
-                            *admitted = Some(decision);
-                            State::Waiting { sleep, due }
+                        (Ok(decision), attempts) => {
+                            not_allowed(attempts, limiter, decision, admitted)
                         }
-                        Outcome::Retry(pause)
-                            if attempts.is_some_and(|attempts| attempts.has_time_for(pause)) =>
-                        {
-                            let sleep = boxed_sleep(pause.saturating_add(jitter()));
-                            let sleep = sleep.map_err(Refusal::Undecided)?;
-                            if begin_wait::<L>(this.attempts, &mut decision) {
-                                return Poll::Ready(Err(Refusal::Denied(decision.without_retry())));
-                            }
-                            if let Some(attempts) = this.attempts {
-                                attempts.refusal = attempts.queue.is_some().then_some(decision);
-                            }
-                            State::Pausing { sleep }
-                        }
-                        _ => return Poll::Ready(Err(Refusal::Denied(decision.without_retry()))),
+                        (Err(error), _) => break Err(Refusal::Undecided(error)),
                     }
                 }
-                StateProj::Waiting { sleep, .. } => {
-                    let attempts = this.attempts.as_mut();
-                    let due = attempts.as_ref().and_then(|one| one.due(Some(cx.waker())));
-                    if let Some(due) = due.filter(|due| *due != sleep.deadline()) {
-                        sleep.as_mut().reset(due);
-                    }
-                    if due.is_none_or(|due| due > Instant::now()) {
-                        ready!(sleep.as_mut().poll(cx));
-                    }
-                    let Some(attempts) = attempts else { return Poll::Ready(Ok(())) };
-                    let went = attempts.waiter.take().and_then(Waiter::go);
-                    match went {
-                        Some((_, true)) => {
-                            State::Asking { check: ask_again(attempts, limiter, admitted) }
-                        }
-                        went => {
-                            if let (Some(decision), Some((at, _))) = (admitted.as_mut(), went) {
-                                decision.move_up_to(at);
-                            }
-                            if !attempts.looks_again {
-                                return Poll::Ready(Ok(()));
-                            }
-                            let peek = attempts.charge.clone().peek();
-                            State::Looking { check: limiter.check(&peek) }
-                        }
-                    }
-                }
-                StateProj::Looking { check } => {
-                    let is_paused =
-                        ready!(check.poll(cx)).is_ok_and(|one| one.paused_for().is_some());
-                    let attempts = this.attempts.as_mut().filter(|_| is_paused);
-                    let Some(attempts) = attempts else { return Poll::Ready(Ok(())) };
-                    State::Asking { check: ask_again(attempts, limiter, admitted) }
-                }
-                StateProj::Pausing { sleep } => {
-                    let attempts =
-                        this.attempts.as_mut().expect("only a charge that may wait pauses");
-                    let at = attempts.asks_at(cx.waker());
-                    if let Some(at) = at.filter(|at| *at != sleep.deadline()) {
-                        sleep.as_mut().reset(at);
-                    }
-                    if at.is_none_or(|at| at > Instant::now()) {
-                        ready!(sleep.as_mut().poll(cx));
-                    }
-                    if !attempts.queue.as_ref().is_none_or(Waiter::asks)
-                        && let Some(refusal) = attempts.refusal.take()
-                    {
-                        return Poll::Ready(Err(Refusal::Denied(refusal.without_retry())));
-                    }
-                    State::Asking { check: limiter.check(&attempts.begin_again()) }
-                }
+                waiting => ready!(poll_wait(waiting, this.attempts, limiter, admitted, cx)),
             };
-            this.state.set(next);
+            match next {
+                ControlFlow::Continue(next) => this.state.set(next),
+                ControlFlow::Break(answer) => break answer,
+            }
+        };
+        if let Some(attempts) = this.attempts {
+            // The next one may ask, even if this future is dropped later.
+            attempts.queue = None;
         }
+        Poll::Ready(answer)
     }
+}
+
+/// What follows: another state, or the answer.
+type Next<C> = ControlFlow<Result<(), Refusal>, State<C>>;
+
+/// Begins the wait that a decision asks for, or refuses.
+#[inline(never)]
+fn not_allowed<L: Limiter>(
+    attempts: &mut Option<Box<Attempts>>,
+    limiter: &L,
+    mut decision: Decision,
+    admitted: &mut Option<Decision>,
+) -> Next<L::Future> {
+    let asked = attempts.as_deref();
+    let refused = match decision.outcome() {
+        Outcome::Wait(wait) => {
+            // A charge that may not wait has no attempts.
+            let max_wait = asked.map_or(Duration::ZERO, |one| one.max_wait);
+            let since = asked.map_or_else(Instant::now, |one| one.last_check);
+            let sleep = match wait > max_wait {
+                true => Err(too_long_a_wait()),
+                false => boxed_sleep(wait),
+            };
+            let due = since + wait.min(MAX_TIMEOUT);
+            match sleep {
+                Ok(sleep) if !begin_wait::<L>(attempts, &mut decision) => {
+                    *admitted = Some(decision);
+                    return ControlFlow::Continue(State::Waiting { sleep, due });
+                }
+                sleep => {
+                    refund(limiter, &mut decision);
+                    match sleep {
+                        Ok(_) => Refusal::Denied(decision.without_wait()),
+                        Err(error) => Refusal::Undecided(error),
+                    }
+                }
+            }
+        }
+        Outcome::Retry(pause) if asked.is_some_and(|asked| asked.has_time_for(pause)) => {
+            match boxed_sleep(pause.saturating_add(jitter())) {
+                Ok(sleep) if !begin_wait::<L>(attempts, &mut decision) => {
+                    if let Some(attempts) = attempts {
+                        attempts.refusal = attempts.queue.is_some().then_some(decision);
+                    }
+                    return ControlFlow::Continue(State::Pausing { sleep });
+                }
+                Ok(_) => Refusal::Denied(decision.without_retry()),
+                Err(error) => Refusal::Undecided(error),
+            }
+        }
+        _ => Refusal::Denied(decision.without_retry()),
+    };
+    ControlFlow::Break(Err(refused))
+}
+
+/// Polls a charge that may wait, except its checks.
+#[inline(never)]
+fn poll_wait<L: Limiter>(
+    state: StateProj<'_, L::Future>,
+    attempts: &mut Option<Box<Attempts>>,
+    limiter: &L,
+    admitted: &mut Option<Decision>,
+    cx: &mut Context<'_>,
+) -> Poll<Next<L::Future>> {
+    let done = Poll::Ready(ControlFlow::Break(Ok(())));
+    // A limiter may ask a charge to wait for 0 s that may not wait.
+    let Some(attempts) = attempts else { return done };
+    let check = match state {
+        StateProj::Starting => {
+            attempts.begin();
+            limiter.check(&attempts.charge)
+        }
+        StateProj::Waiting { sleep, .. } => {
+            let due = attempts.due(Some(cx.waker()));
+            if let Some(due) = due.filter(|due| *due != sleep.deadline()) {
+                sleep.as_mut().reset(due);
+            }
+            if due.is_none_or(|due| due > Instant::now()) {
+                ready!(sleep.as_mut().poll(cx));
+            }
+            let went = attempts.waiter.take().and_then(Waiter::go);
+            if let Some((_, true)) = went {
+                ask_again(attempts, limiter, admitted)
+            } else {
+                if let (Some(decision), Some((at, _))) = (admitted.as_mut(), went) {
+                    decision.move_up_to(at);
+                }
+                if !attempts.looks_again {
+                    return done;
+                }
+                attempts.is_looking = true;
+                limiter.check(&attempts.charge.clone().peek())
+            }
+        }
+        StateProj::Pausing { sleep } => {
+            let at = attempts.asks_at(cx.waker());
+            if let Some(at) = at.filter(|at| *at != sleep.deadline()) {
+                sleep.as_mut().reset(at);
+            }
+            if at.is_none_or(|at| at > Instant::now()) {
+                ready!(sleep.as_mut().poll(cx));
+            }
+            if !attempts.queue.as_ref().is_none_or(Waiter::asks)
+                && let Some(refusal) = attempts.refusal.take()
+            {
+                let refusal = Refusal::Denied(refusal.without_retry());
+                return Poll::Ready(ControlFlow::Break(Err(refusal)));
+            }
+            limiter.check(&attempts.begin_again())
+        }
+        StateProj::Asking { .. } => unreachable!("it is polled by its owner"),
+    };
+    Poll::Ready(ControlFlow::Continue(State::Asking { check }))
 }
 
 /// Begins the wait of a request, in the line of its decision. Returns true if too many wait.

@@ -178,15 +178,10 @@ where
                         }
                         None => Settle::Keep,
                     };
-                    let operation = match settle {
-                        Settle::Reset => Some(Operation::Reset),
-                        Settle::Pause(time) => Some(Operation::Pause(time)),
-                        _ => None,
-                    };
-                    let operation =
-                        operation.zip(this.charge.take()).and_then(|(operation, charge)| {
-                            this.shared.limiter.operate(operation, &charge)
-                        });
+                    let charge = if F::NEEDS_CHARGE { this.charge.take() } else { None };
+                    let operation = charge.and_then(|charge| {
+                        this.shared.limiter.operate(operation_of(settle)?, &charge)
+                    });
                     match operation {
                         Some(operation) => {
                             State::Operating { operation, answer: Some(Box::new((settle, result))) }
@@ -219,6 +214,15 @@ where
             };
             this.state.set(next);
         }
+    }
+}
+
+/// Returns what a settlement does to the key.
+fn operation_of(settle: Settle) -> Option<Operation> {
+    match settle {
+        Settle::Reset => Some(Operation::Reset),
+        Settle::Pause(time) => Some(Operation::Pause(time)),
+        _ => None,
     }
 }
 
