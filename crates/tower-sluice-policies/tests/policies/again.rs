@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 
 /// Settings, each for two units in a second, or at once.
-const SETTINGS: [&str; 18] = [
+const SETTINGS: [&str; 21] = [
     "burst = 7\nmax_wait = '400ms'\nhorizon = '200ms'",
     "cache_ratio = 0.7\nshadow = true\nenabled = false",
     "algorithm = 'budget'\nburst = 7\nmax_hold = '3s'\nmax_wait = '1s'\nmax_debt = '2h'",
@@ -25,6 +25,9 @@ const SETTINGS: [&str; 18] = [
     "algorithm = 'smooth_warming_up'\nwait_for_own_cost = true\nmax_wait = '5s'",
     "algorithm = 'redisson'\nrate_type = 'per_client'\nkeep_alive = '1h'",
     "key = ['host', 'path', 'global']\non_error = { local = 3 }\ncost = 'content_length_kb'",
+    "cost = 'request_header:x-cost'",
+    "cost = { request_header = 'x-other', default = 2 }",
+    "plan = 'header:x-plan'\nquotas = { gold = 5, big = { limit = 3, burst = 4 }, free = 1 }",
     "match = { path = ['/', '/{x}'], method = 'get', header = 'host' }\non_error = 'allow'",
 ];
 
@@ -43,7 +46,7 @@ fn built(rows: &Rows, now: &Arc<AtomicU64>) -> Policies {
 
 /// Asserts that two tables decide alike about the same requests.
 async fn assert_alike(one: &Policies, other: &Policies, now: &AtomicU64) {
-    let call = request("GET", "/x", &["host: a.example", "content-length: 1500"]);
+    let call = request("GET", "/x", &["host: a.example", "content-length: 1500", "x-cost: 1"]);
     for step in [0, 0, 0, 100_000, 0, 300_000, 900_000, 0, 0, 0, 1_400_000, 0, 50_000, 7_000_000] {
         now.fetch_add(step, Relaxed);
         for _ in 0..2 {

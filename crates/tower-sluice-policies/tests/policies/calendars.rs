@@ -53,22 +53,6 @@ fn a_wrong_calendar_names_its_field() {
     assert!(error.contains("calendar: a token_bucket has no such setting"), "{error}");
 }
 
-#[test]
-fn a_serialized_policy_has_its_calendar_and_reads_back() {
-    let row = "{ name = 'p', algorithm = 'fixed_window', limit = 5, calendar = 'week', \
-        week_begins = 'sunday', time_zone = 'Asia/Tokyo', on_error = { local = 3 } }";
-    let policies = policies(row);
-    let text =
-        tower_sluice_policies::serde_json::to_string(policies.policies()[0].policy()).unwrap();
-    assert!(!text.contains("period"), "{text}");
-    let table = format!("{{\"policy\": [{text}]}}");
-    let again = Policies::builder()
-        .build(&tower_sluice_policies::serde_json::from_str(&table).unwrap())
-        .unwrap();
-    let chosen = |policies: &Policies| policies.policies()[0].policy().chosen_algorithm();
-    assert_eq!(chosen(&again), chosen(&policies));
-}
-
 #[tokio::test(start_paused = true)]
 async fn requests_are_limited_until_the_window_ends() {
     let policies = policies(

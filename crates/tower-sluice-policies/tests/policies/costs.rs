@@ -57,19 +57,7 @@ async fn a_request_without_a_valid_cost_is_refused_or_pays_the_default() {
 }
 
 #[test]
-fn a_cost_is_written_and_read_back() {
-    use tower_sluice_policies::serde_json::{from_str, to_string};
-    for cost in [
-        "3",
-        "'content_length_kb'",
-        "'request_header:x-cost'",
-        "{ request_header = 'x-cost', default = 7 }",
-    ] {
-        let text = to_string(priced(cost).policies()[0].policy()).unwrap();
-        let again =
-            Policies::builder().build(&from_str(&format!("{{\"policy\": [{text}]}}")).unwrap());
-        assert_eq!(to_string(again.unwrap().policies()[0].policy()).unwrap(), text);
-    }
+fn a_wrong_cost_says_why() {
     for (cost, why) in [
         ("'request_header:'", "is not a header name"),
         ("'request_header:a b'", "is not a header name"),

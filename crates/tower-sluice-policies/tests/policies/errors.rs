@@ -358,17 +358,6 @@ fn all_errors_of_a_table_are_told() {
     );
 }
 
-#[test]
-fn a_table_that_nobody_knows_is_an_error_of_its_line() {
-    let error =
-        toml::from_str::<Rows>("[[policy]]\nname = 'a'\n\n[[polcy]]\nname = 'b'").unwrap_err();
-    assert!(error.to_string().contains("polcy"), "{error}");
-    let error = toml::from_str::<Rows>("[[policy]]\nname = 'a'\nlimit = = 5").unwrap_err();
-    assert!(error.to_string().contains("line 3"), "{error}");
-    let error = toml::from_str::<Rows>("[[policy]]\nlimit = 5\nlimit = 6").unwrap_err();
-    assert!(error.to_string().contains("line 3"), "{error}");
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_bad_table_leaves_the_old_one_in_force() {
     let policies = policies("[[policy]]\nname = 'a'\nlimit = 5\nperiod = '1h'");

@@ -9,7 +9,6 @@ mod blocking;
 #[cfg(feature = "calendar")]
 mod calendars;
 mod costs;
-mod delays;
 mod errors;
 mod exempt;
 mod flapping;
@@ -49,7 +48,6 @@ use tower_sluice_policies::{Policies, Row, Rows};
 
 use support::dice::Dice;
 
-/// A table of TOML.
 /// Reads a table, or a list of policies in braces.
 fn rows(text: &str) -> Rows {
     let list = text.starts_with('{').then(|| format!("policy = [{text}]"));

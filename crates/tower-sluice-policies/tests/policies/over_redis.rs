@@ -9,10 +9,7 @@ use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use tower_sluice::{HttpResponder, LimiterExt, Pool, RateLimitLayer};
 use tower_sluice_policies::PoliciesBuilder;
 
-use super::settling::{
-    COSTS, a_settlement_of_before_a_reset_does_nothing, all_that_was_used_is_owed, debtors,
-    each_policy_settles_its_own_units, reset_rows,
-};
+use super::settling::{COSTS, each_policy_settles_its_own_units};
 use super::*;
 
 use support::key_proxy::{KeyProxy, Kind};
@@ -66,31 +63,6 @@ async fn assert_same(server: &Server, table: &str, steps: usize) {
         }
     }
     assert!(seen[0] + seen[1] > 0 && seen[2] > 0, "{seen:?}: {table:?}");
-}
-
-#[tokio::test]
-async fn every_algorithm_decides_alike_in_memory_and_in_redis() {
-    let server = Server::start();
-    for (algorithm, settings) in [
-        ("token_bucket", "burst = 7\nmax_wait = '400ms'"),
-        ("budget", "burst = 7\nmax_hold = '2s'\nmax_wait = '400ms'\nmax_debt = '1s'"),
-        ("concurrency", "max_hold = '2s'"),
-        ("fixed_window", "max_wait = '1s'"),
-        ("sliding_log", "max_wait = '400ms'"),
-        ("sliding_window", "cells = 5\nmax_wait = '400ms'"),
-        ("sliding_counter", "max_wait = '400ms'"),
-        ("smooth_bursty", "cache_ratio = 0.5"),
-        ("smooth_warming_up", "warm_up = '2s'\ncache_ratio = 0.5"),
-        ("smooth_bursty", "wait_for_own_cost = true\ncache_ratio = 0.5"),
-        ("smooth_warming_up", "wait_for_own_cost = true\nwarm_up = '2s'\nmax_wait = '1s'"),
-    ] {
-        let period = if algorithm == "concurrency" { "" } else { "period = '1s'" };
-        let table = format!(
-            "[[policy]]\nname = '{algorithm}'\nalgorithm = '{algorithm}'\nlimit = 5\n{period}
-             key = 'header:x-user'\ncost = 'content_length_kb'\n{settings}"
-        );
-        assert_same(&server, &table, 80).await;
-    }
 }
 
 /// All algorithms at once, each with its own cost, its own wait and its own keys.
@@ -268,64 +240,6 @@ async fn a_request_that_cost_more_or_less_does_so_under_every_policy_in_redis() 
     }
 }
 
-/// By a clock of the test, in an empty server for each table.
-#[tokio::test]
-async fn debts_and_resets_of_rows_are_the_same_in_redis() {
-    let (server, mut connection) = Server::connected().await;
-    let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
-    let mut policies = async |table: &str| {
-        redis::cmd("FLUSHALL").exec_async(&mut connection).await.expect("an empty server");
-        over(&server).clock(support::clock_at(&now)).build(&rows(table)).expect("a table")
-    };
-    for table in debtors() {
-        all_that_was_used_is_owed(&policies(&table).await, &now, 60).await;
-    }
-    for table in reset_rows() {
-        a_settlement_of_before_a_reset_does_nothing(&policies(&table).await).await;
-    }
-}
-
-/// A bucket gives back only what nobody has charged since. What it takes for a refused request is
-/// lost.
-#[tokio::test]
-async fn a_shadow_takes_nothing_of_requests_that_another_policy_refuses() {
-    let server = Server::start();
-    let policies = over(&server)
-        .build(&rows(
-            "{ name = 'watched', limit = 500, period = '10000h', shadow = true },
-             { name = 'enforced', algorithm = 'fixed_window', limit = 5, period = '10000h' },",
-        ))
-        .unwrap();
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..64 {
-        let policies = policies.clone();
-        tasks.spawn(async move {
-            let call = request("GET", "/", &[]);
-            u64::from(decide(&policies, &call).await.is_admitted())
-        });
-    }
-    assert_eq!(tasks.join_all().await.into_iter().sum::<u64>(), 5);
-    assert_eq!(left(&policies, "watched", "global").await, 495);
-}
-
-#[tokio::test]
-async fn a_changed_table_keeps_its_keys_in_redis() {
-    let server = Server::start();
-    let table = |limit| {
-        rows(&format!(
-            "[[policy]]\nname = 'a'\nalgorithm = 'fixed_window'\nlimit = {limit}\nperiod = '10000h'"
-        ))
-    };
-    let policies = over(&server).build(&table(5)).unwrap();
-    let call = request("GET", "/", &[]);
-    assert_eq!(burst(&policies, &call, 7).await, (5, vec![], 2));
-    policies.load(&table(8)).unwrap();
-    assert_eq!(burst(&policies, &call, 4).await, (3, vec![], 1));
-    // The program starts again.
-    let again = over(&server).build(&table(8)).unwrap();
-    assert!(!decide(&again, &call).await.is_admitted());
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_once_for_all_policies_in_a_shadow() {
     // It takes connections, and never answers.
@@ -382,28 +296,6 @@ async fn whichever_policies_take_a_request_one_call_decides() {
                 if std::ptr::eq(policies, &raw const redis) { u64::from(least) } else { 0 };
             assert_eq!(calls, expected, "{bits:03b}");
         }
-    }
-}
-
-// Case 163.
-#[tokio::test]
-async fn a_cost_above_the_store_of_a_pace_gets_no_time_to_come_back() {
-    let table: Rows = rows(
-        "{ name = 'pace', algorithm = 'smooth_bursty', wait_for_own_cost = true, limit = 5, \
-           period = '1s', cost = 'content_length_kb' },
-         { name = 'all', limit = 100, period = '1h' },",
-    );
-    let server = Server::start();
-    let memory = Policies::builder().build(&table).unwrap();
-    let redis = over(&server).build(&table).unwrap();
-    for policies in [memory, redis] {
-        let call = |length: &str| request("POST", "/", &[&format!("content-length: {length}")]);
-        let never = decide(&policies, &call("6001")).await;
-        assert_eq!(never.outcome(), Outcome::Deny { retry_after: None });
-        assert_eq!(never.limiter(), Some("pace"));
-        assert_eq!(decide(&policies, &call("5000")).await.outcome(), Outcome::Allow);
-        assert!(decide(&policies, &call("5000")).await.retry_after().is_some());
-        assert_eq!(decide(&policies, &call("6001")).await.retry_after(), None);
     }
 }
 

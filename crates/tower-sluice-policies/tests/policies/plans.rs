@@ -157,14 +157,3 @@ fn a_wrong_plan_names_its_field() {
         assert!(row.message().contains(why), "{fields}: {error}");
     }
 }
-
-#[test]
-fn a_serialized_policy_has_its_plans_and_reads_back() {
-    use tower_sluice_policies::serde_json::{from_str, to_string};
-    let policies = builder().build(&rows(ROW)).unwrap();
-    let text = to_string(policies.policies()[0].policy()).unwrap();
-    let table = format!("{{\"policy\": [{text}]}}");
-    let again = builder().build(&from_str(&table).unwrap()).unwrap();
-    assert_eq!(to_string(again.policies()[0].policy()).unwrap(), text);
-    assert!(text.contains("\"gold\":5"), "{text}");
-}

@@ -7,9 +7,10 @@ use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::Settle;
 use tower_sluice::respond::Answer;
 
+use super::over_redis::over;
 use super::*;
 
-use support::eventually;
+use support::{Server, eventually};
 
 /// Costs of 1, 3 and the kilobytes of a body.
 pub(super) const COSTS: &str =
@@ -118,59 +119,11 @@ async fn what_a_policy_holds_is_settled_when_it_was_answered() {
     }
 }
 
-/// The begin of an hour, in µs.
-const T0: u64 = 1_767_225_600_000_000;
-
-/// A row of each algorithm that can owe, of 10 an hour, alone and beside another row.
-pub(super) fn debtors() -> Vec<String> {
-    let row = |algorithm: &str, limit: u64| {
-        format!(
-            "{{ name = 'limit-{limit}', algorithm = '{algorithm}', limit = {limit}, \
-                period = '1h' }},"
-        )
-    };
-    let algorithms = ["token_bucket", "budget", "smooth_bursty", "smooth_warming_up"];
-    let rows = |algorithm| [row(algorithm, 10), row(algorithm, 10) + &row("token_bucket", 100_000)];
-    algorithms.into_iter().flat_map(rows).collect()
-}
-
-/// Sends a request each so many seconds for ten hours. Each is charged one unit, and used 15.
-pub(super) async fn all_that_was_used_is_owed(policies: &Policies, now: &AtomicU64, every: usize) {
-    let (call, mut used) = (request("GET", "/", &[]), 0);
-    for second in (0..36_000).step_by(every) {
-        now.store(T0 + second * 1_000_000, Relaxed);
-        if let Some(reservation) = decide(policies, &call).await.into_reservation() {
-            let settled = policies.settle(reservation, 15).expect("its own").await;
-            assert_eq!(settled.expect("settled").not_taken, 0);
-            used += 15;
-        }
-    }
-    // 110 are right, and the last request may go over. A cold limiter begins slower.
-    assert!((90..125).contains(&used), "{used} used: {policies:?}");
-}
-
+/// Charges alice and bob alike, but settles a charge of alice from before the reset.
 #[tokio::test]
-async fn what_a_request_used_beyond_its_charge_is_owed() {
-    for table in debtors() {
-        let now = Arc::new(AtomicU64::new(T0));
-        let policies =
-            Policies::builder().clock(support::clock_at(&now)).build(&rows(&table)).unwrap();
-        all_that_was_used_is_owed(&policies, &now, 10).await;
-    }
-}
-
-/// A row of each algorithm that is reset, and a row that is not.
-pub(super) fn reset_rows() -> impl Iterator<Item = String> {
-    let rows = |algorithm: &str| {
-        let row = |name, algorithm| {
-            format!(
-                "{{ name = '{name}', algorithm = {algorithm}, limit = 100, period = '10h', \
-                    key = 'header:x-user' }},"
-            )
-        };
-        row("reset", algorithm) + &row("other", "'fixed_window', anchored = true")
-    };
-    let algorithms = [
+async fn a_charge_of_before_the_reset_of_a_row_is_settled_under_the_others() {
+    let server = Server::start();
+    for (number, algorithm) in [
         "'token_bucket'",
         "'budget'",
         "'fixed_window'",
@@ -180,42 +133,43 @@ pub(super) fn reset_rows() -> impl Iterator<Item = String> {
         "'sliding_counter'",
         "'smooth_bursty'",
         "'smooth_warming_up', max_wait = '9h'",
-    ];
-    algorithms.into_iter().map(rows)
-}
-
-/// Charges alice and bob alike, but settles a charge of alice from before the reset.
-pub(super) async fn a_settlement_of_before_a_reset_does_nothing(policies: &Policies) {
-    let [reset, other] = ["reset", "other"].map(|name| policies.get(name).expect("a row"));
-    for used in [0, 9] {
-        let [alice, bob] = ["alice", "bob"].map(|name| format!("{name}-{used}"));
-        let take = async |user: &str| {
-            let call = request("GET", "/", &[&format!("x-user: {user}")]);
-            decide(policies, &call).await.into_reservation().expect("admitted")
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let row = |name: &str, algorithm: &str| {
+            format!(
+                "{{ name = '{name}-{number}', algorithm = {algorithm}, limit = 100, \
+                    period = '10h', key = 'header:x-user' }},"
+            )
         };
-        let old = take(&alice).await;
-        drop(take(&bob).await);
-        for user in [&alice, &bob] {
-            reset.reset(&[user]).await.expect("reset");
+        let table =
+            rows(&(row("reset", algorithm) + &row("other", "'fixed_window', anchored = true")));
+        for builder in [Policies::builder(), over(&server)] {
+            let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
+            let policies = builder.clock(support::clock_at(&now)).build(&table).unwrap();
+            let [reset, other] = policies.policies().try_into().expect("two rows");
+            for used in [0, 9] {
+                let [alice, bob] = ["alice", "bob"].map(|name| format!("{name}-{used}"));
+                let take = async |user: &str| {
+                    let call = request("GET", "/", &[&format!("x-user: {user}")]);
+                    decide(&policies, &call).await.into_reservation().expect("admitted")
+                };
+                let old = take(&alice).await;
+                drop(take(&bob).await);
+                for user in [&alice, &bob] {
+                    reset.reset(&[user]).await.expect("reset");
+                }
+                drop((take(&alice).await, take(&bob).await));
+                policies.settle(old, used).expect("its own").await.expect("settled");
+                let peek = async |user: &str| {
+                    let decision = reset.peek(&[user]).await.expect("a decision");
+                    (decision.outcome(), decision.remaining(), decision.reset_after())
+                };
+                assert_eq!(peek(&alice).await, peek(&bob).await, "{used}: {policies:?}");
+                let left = other.peek(&[&alice]).await.expect("a decision").remaining();
+                assert_eq!(left, Some(99 - used), "{used}: {policies:?}");
+            }
         }
-        drop((take(&alice).await, take(&bob).await));
-        policies.settle(old, used).expect("its own").await.expect("settled");
-        let peek = async |user: &str| {
-            let decision = reset.peek(&[user]).await.expect("a decision");
-            (decision.outcome(), decision.remaining(), decision.reset_after())
-        };
-        assert_eq!(peek(&alice).await, peek(&bob).await, "{used}: {policies:?}");
-        let left = other.peek(&[&alice]).await.expect("a decision").remaining();
-        assert_eq!(left, Some(99 - used), "{used}: {policies:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_charge_of_before_the_reset_of_a_row_is_settled_under_the_others() {
-    for table in reset_rows() {
-        let now = Arc::new(AtomicU64::new(T0));
-        let policies =
-            Policies::builder().clock(support::clock_at(&now)).build(&rows(&table)).unwrap();
-        a_settlement_of_before_a_reset_does_nothing(&policies).await;
     }
 }

@@ -130,21 +130,6 @@ async fn many_tasks_at_once_take_no_more_than_every_policy_has() {
     assert_eq!(left(&policies, "b", "global").await, 0);
 }
 
-#[cfg(feature = "redisson")]
-#[tokio::test(start_paused = true)]
-async fn javas_limiter_is_asked_on_its_own_and_gives_back() {
-    let policies = policies(
-        "{ name = 'java', algorithm = 'redisson', limit = 5, period = '1h' },
-         { name = 'mine', limit = 3, period = '1h' },",
-    );
-    let call = request("GET", "/", &[]);
-    assert_eq!(burst(&policies, &call, 4).await, (3, vec![], 1));
-    assert_eq!(left(&policies, "java", "global").await, 2);
-    policies.get("mine").unwrap().reset(&["global"]).await.unwrap();
-    assert_eq!(burst(&policies, &call, 4).await, (2, vec![], 2));
-    assert_eq!(left(&policies, "mine", "global").await, 1);
-}
-
 #[tokio::test]
 async fn a_charge_of_another_limiter_is_an_error() {
     let policies = policies(TWO);

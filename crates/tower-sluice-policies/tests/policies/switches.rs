@@ -19,6 +19,7 @@ async fn off_takes_nothing_and_back_on_finds_the_state_as_it_was() {
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 1).await, (1, vec![], 0));
     policies.global_switch().set(SwitchMode::Off);
+    policies.load(&rows(TWO)).unwrap();
     assert!(check(&policies, &call).await.is_none());
     assert_eq!(both(&policies).await, (1, 3));
     policies.global_switch().set(SwitchMode::On);
