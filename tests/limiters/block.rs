@@ -100,10 +100,12 @@ async fn a_waiting_request_keeps_its_slot() {
     assert!(!ask(&limiter, 1).await.is_admitted());
 }
 
-#[tokio::test(start_paused = true)]
-async fn every_wrapper_passes_a_block_on() {
-    let store = || Memory::new("api", TokenBucket::new(Quota::per_day(1_000)));
-    let switch = Switch::new();
+fn store() -> Memory<TokenBucket> {
+    Memory::new("api", TokenBucket::new(Quota::per_day(1_000)))
+}
+
+/// Limiters around a store, each with its name.
+pub(crate) fn wrappers() -> Vec<(&'static str, Boxed)> {
     let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
     #[allow(unused_mut, reason = "features add some")]
     let mut wrapped = vec![
@@ -113,7 +115,7 @@ async fn every_wrapper_passes_a_block_on() {
         ("deny_cache", store().deny_cache().boxed()),
         ("lease", store().lease(100).boxed()),
         ("lease, deny_cache", store().deny_cache().lease(100).boxed()),
-        ("switch", store().switch(&switch).boxed()),
+        ("switch", store().switch(&Switch::new()).boxed()),
         ("inspect", store().inspect(|_: &Charge, _: Result<&Decision, &Error>| {}).boxed()),
         ("describe", store().describe(Description::new().names(["own"])).boxed()),
         (
@@ -130,7 +132,12 @@ async fn every_wrapper_passes_a_block_on() {
     wrapped.push(("metrics", tower_sluice::limiter::MetricsExt::metrics(store(), "api").boxed()));
     #[cfg(feature = "tracing")]
     wrapped.push(("trace", tower_sluice::limiter::TraceExt::trace(store(), "api").boxed()));
-    for (name, limiter) in wrapped {
+    wrapped
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_wrapper_passes_a_block_on() {
+    for (name, limiter) in wrappers() {
         // Enough for a lease.
         for _ in 0..200 {
             assert!(ask(&limiter, 1).await.is_admitted(), "{name}");
@@ -151,6 +158,7 @@ async fn every_wrapper_passes_a_block_on() {
     let admitted = ask(&shadow, 1).await;
     assert!(matches!(admitted.shadowed(), Some(Ok(one)) if one == refused_for(HOUR)));
     // A block outlives the time in which a switch is off.
+    let switch = Switch::new();
     let limiter = store().switch(&switch);
     switch.set(SwitchMode::Off);
     limiter.block("mallory", HOUR).await.unwrap();

@@ -63,21 +63,6 @@ async fn every_algorithm_gives_up_to_the_whole() {
     }
 }
 
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn the_same_over_redis_and_a_cluster() {
-    let (_server, pool) = Server::pooled();
-    let cluster = support::cluster::Cluster::start().await;
-    let nodes = tower_sluice::Pool::connect(&cluster.url()).expect("an address");
-    for (index, algorithm) in each(Quota::new(10, 1_000 * HOUR)).into_iter().enumerate() {
-        for pool in [&pool, &nodes] {
-            let limiter = Redis::new(format!("api-{index}"), algorithm, pool.clone());
-            let limiter = limiter.decision_timeout(LONG);
-            gives_up_to_the_whole(&limiter, &format!("{algorithm:?}")).await;
-        }
-    }
-}
-
 /// A log of so many members that a script must not walk it.
 #[cfg(feature = "redis")]
 #[tokio::test]

@@ -58,30 +58,6 @@ async fn every_algorithm_leaves_units_to_others() {
     }
 }
 
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn the_same_over_redis() {
-    let (_server, pool) = Server::pooled();
-    // So slow that nothing comes back meanwhile.
-    for (index, (algorithm, _)) in each(Quota::new(10, 1_000 * HOUR)).into_iter().enumerate() {
-        let name = format!("{algorithm:?}");
-        let limiter = Redis::new(format!("api-{index}"), algorithm, pool.clone());
-        leaves_units_to_others(&limiter, &name).await;
-    }
-}
-
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn the_same_over_a_cluster() {
-    let cluster = support::cluster::Cluster::start().await;
-    let pool = tower_sluice::Pool::connect(&cluster.url()).expect("an address");
-    for (index, (algorithm, _)) in each(Quota::new(10, 1_000 * HOUR)).into_iter().enumerate() {
-        let name = format!("{algorithm:?}");
-        let limiter = Redis::new(format!("api-{index}"), algorithm, pool.clone());
-        leaves_units_to_others(&limiter.decision_timeout(LONG), &name).await;
-    }
-}
-
 // Cases of others.
 
 /// Stripe reserves 20 % of its workers for critical requests: others are refused over the rest.

@@ -130,21 +130,7 @@ async fn a_waiting_request_that_has_no_time_for_the_pause_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn every_wrapper_passes_a_pause_on() {
-    let store = || Memory::new("api", TokenBucket::new(Quota::per_day(1_000)));
-    let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
-    let two = (TokenBucket::new(Quota::per_day(1_000)), SlidingLog::new(Quota::per_day(1_000)));
-    let wrapped = [
-        ("timeout", store().timeout(SECOND).boxed()),
-        ("or_else", store().or_else(store()).boxed()),
-        ("breaker", store().breaker(Breaker::default()).boxed()),
-        ("deny_cache", store().deny_cache().boxed()),
-        ("lease", store().lease(100).boxed()),
-        ("lease, deny_cache", store().deny_cache().lease(100).boxed()),
-        ("switch", store().switch(&Switch::new()).boxed()),
-        ("several", Memory::new("two", two).boxed()),
-        ("all in turn", AllInTurn::new([store().boxed(), store().boxed()], keys).boxed()),
-    ];
-    for (name, limiter) in wrapped {
+    for (name, limiter) in block::wrappers() {
         // Enough for a lease.
         for _ in 0..200 {
             assert_eq!(outcome(&limiter, Duration::ZERO).await, Outcome::Allow, "{name}");

@@ -188,24 +188,6 @@ impl Limiter for NoResets {
     }
 }
 
-/// Another process sees the reset of a login, and a store that is away holds up no response.
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn a_reset_is_seen_by_every_process() {
-    let server = support::Server::start();
-    let limiter = || {
-        Redis::new("logins", TokenBucket::new(Quota::per_day(5)), server.pool())
-            .decision_timeout(20 * SECOND)
-    };
-    let (mine, other) = (limiter(), limiter());
-    let layer = RateLimitLayer::new(mine, Global).respond(Raise).settle(reset_if_right);
-    let gate = layer.layer(Strict::default());
-    for (request, left) in [("wrong", 4), ("wrong", 3), ("right", 5), ("wrong", 4)] {
-        gate.clone().oneshot(request).await.unwrap();
-        assert_eq!(other.peek("global").await.unwrap().remaining(), Some(left));
-    }
-}
-
 /// A client whose connection was refused has cost its supplier nothing.
 #[tokio::test(start_paused = true)]
 async fn a_failed_call_is_refunded_on_demand() {
@@ -248,51 +230,6 @@ async fn a_settlement_takes_from_the_limiter_that_decided() {
         for expected in [[0, 0, 1], [0, 1, 1], [1, 1, 1]] {
             gate.clone().oneshot("hello").await.unwrap();
             assert_eq!(taken(), expected, "in turn: {in_turn}");
-        }
-    }
-}
-
-/// Returns what is left of 20 after a charge of 8 was settled to each of these costs.
-async fn left_after_settling<L: Limiter>(limiter: L) -> [u64; 4] {
-    let mut left = [0; 4];
-    for (at, (key, actual)) in
-        [("none", 0), ("less", 3), ("same", 8), ("more", 13)].into_iter().enumerate()
-    {
-        let mut decision = limiter.check(&Charge::new(key).cost(8)).await.unwrap();
-        assert!(limiter.settle(decision.take_reservation().unwrap(), actual).is_ok());
-        let expected = 20 - actual;
-        // It happens off the path: in Redis a little later.
-        for _ in 0..10_000 {
-            left[at] = limiter.peek(key).await.unwrap().remaining().unwrap();
-            if left[at] == expected {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-    }
-    left
-}
-
-#[tokio::test]
-async fn a_charge_is_settled_to_less_and_to_more() {
-    let quota = Quota::per_day(20);
-    let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota).anchored());
-    let algorithms: [Vec<AnyAlgorithm>; 4] = [
-        vec![bucket.into()],
-        vec![window.into()],
-        vec![bucket.into(), window.into()],
-        vec![SlidingLog::new(quota).into()],
-    ];
-    #[cfg(feature = "redis")]
-    let (_server, pool) = support::Server::pooled();
-    for algorithm in algorithms {
-        let memory = Memory::new("memory", algorithm.clone());
-        assert_eq!(left_after_settling(memory).await, [20, 17, 12, 7], "{algorithm:?}");
-        #[cfg(feature = "redis")]
-        {
-            let redis = Redis::new(format!("{algorithm:?}"), algorithm, pool.clone());
-            let left = left_after_settling(redis.decision_timeout(20 * SECOND)).await;
-            assert_eq!(left, [20, 17, 12, 7]);
         }
     }
 }

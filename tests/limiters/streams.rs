@@ -531,31 +531,3 @@ async fn a_handler_of_axum_settles_from_a_task() {
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
     uses(&limiter, 42).await;
 }
-
-/// Over Redis a stream that is left is settled for every process.
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn a_stream_is_settled_in_redis() {
-    use tower_sluice::Redis;
-    let server = support::Server::start();
-    let limiter = || {
-        let quota = Quota::new(10_000, Duration::from_secs(3_600_000));
-        Redis::new("tokens", FixedWindow::new(quota), server.pool())
-            .decision_timeout(Duration::from_secs(20))
-    };
-    let (mine, other) = (limiter(), limiter());
-    let (app, mut senders) = events_app();
-    let address = serve(app.layer(layer(mine).settle_later(events))).await;
-    let mut client = TcpStream::connect(address).await.unwrap();
-    client.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
-    let sender = senders.recv().await.unwrap();
-    sender.send("token").await.unwrap();
-    let mut received = Vec::new();
-    while !received.windows(5).any(|window| window == b"data:") {
-        assert!(client.read_buf(&mut received).await.unwrap() > 0);
-    }
-    assert_eq!(used(&other).await, MOST);
-    drop(client);
-    sender.closed().await;
-    uses(&other, 1).await;
-}

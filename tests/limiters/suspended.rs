@@ -64,20 +64,6 @@ async fn every_algorithm_refuses_everything() {
     }
 }
 
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn the_same_over_redis() {
-    let (_server, pool) = Server::pooled();
-    for (index, algorithm) in each(Quota::none()).into_iter().enumerate() {
-        let limiter = Redis::new(format!("none-{index}"), algorithm, pool.clone());
-        is_suspended(&limiter, None, &format!("{algorithm:?}")).await;
-    }
-    for (index, algorithm) in each(Quota::new(10, 1_000 * HOUR)).into_iter().enumerate() {
-        let limiter = Redis::new(format!("api-{index}"), algorithm, pool.clone());
-        is_suspended_for_a_while(&limiter, &format!("{algorithm:?}")).await;
-    }
-}
-
 /// One suspended quota of several refuses the charge, and nothing is taken of the others.
 #[tokio::test(start_paused = true)]
 async fn one_of_several_suspends_all() {

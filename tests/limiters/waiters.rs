@@ -120,64 +120,6 @@ async fn requests_behind_a_layer_move_up() {
     }
 }
 
-#[cfg(feature = "policies")]
-mod in_policies {
-    use http::Request;
-    use tower_sluice::key::{Head, Keyed};
-    use tower_sluice_policies::{Policies, Rows};
-
-    use super::*;
-
-    const ROW: &str =
-        "{ name = 'supplier', limit = 50, burst = 1, period = '1s', max_wait = '2s' }";
-    const SECOND_ROW: &str = "{ name = 'everybody', limit = 3000, period = '1m', \
-        algorithm = 'sliding_log', max_wait = '2s', horizon = '60s' }";
-
-    fn table(rows: &[&str]) -> Rows {
-        toml::from_str(&format!("policy = [{}]", rows.join(", "))).unwrap()
-    }
-
-    /// Makes the charges of requests to these policies.
-    pub(super) fn charges(policies: &Policies) -> impl Fn() -> Charge + Clone + Send + use<> {
-        let policies = policies.clone();
-        move || match policies.charge(Head::from(&Request::new(()))) {
-            Keyed::Charge(charge) => charge,
-            _ => panic!("no policy takes it"),
-        }
-    }
-
-    /// One policy alone, and two that decide together.
-    fn tables() -> [Rows; 2] {
-        [table(&[ROW]), table(&[ROW, SECOND_ROW])]
-    }
-
-    /// The same at ten a minute.
-    pub(super) fn slow_tables() -> [Rows; 2] {
-        let row = |name| {
-            format!("{{ name = '{name}', limit = 10, burst = 1, period = '1m', max_wait = '50m' }}")
-        };
-        [table(&[&row("supplier")]), table(&[&row("supplier"), &row("everybody")])]
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn impatient_requests_are_served_at_the_full_rate() {
-        for rows in tables() {
-            let policies = Policies::builder().build(&rows).unwrap();
-            let each = served(&[policies.clone().boxed()], 500, charges(&policies)).await;
-            assert!(each.iter().all(|served| *served >= 48), "{each:?}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn requests_that_leave_first_come_first_leave_nothing_reserved() {
-        for rows in slow_tables() {
-            let policies = Policies::builder().build(&rows).unwrap();
-            let wait = left_behind(policies.clone().boxed(), charges(&policies)).await;
-            assert!(wait <= 6 * SECOND, "{wait:?}");
-        }
-    }
-}
-
 #[cfg(feature = "redis")]
 mod over_redis {
     use tower_sluice::redis::AllAtOnce;
@@ -385,24 +327,5 @@ mod over_redis {
         let next = first.check(&patient).await.unwrap();
         assert!(next.is_admitted() && next.waited() <= wait, "{next:?}");
         assert!(!first.check(&patient).await.unwrap().is_admitted());
-    }
-
-    #[cfg(feature = "policies")]
-    #[tokio::test]
-    async fn requests_to_policies_leave_nothing_reserved() {
-        use tower_sluice_policies::Policies;
-
-        let (_server, pool) = Server::pooled();
-        for rows in in_policies::slow_tables() {
-            let policies = Policies::builder()
-                .redis(pool.clone())
-                .decision_timeout(TIMEOUT)
-                .build(&rows)
-                .unwrap();
-            let charges = in_policies::charges(&policies);
-            let wait = left_behind(policies.clone().boxed(), charges).await;
-            assert!(wait <= 6 * SECOND, "{wait:?}");
-            policies.get("supplier").unwrap().reset(&["global"]).await.unwrap();
-        }
     }
 }

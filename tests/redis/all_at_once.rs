@@ -1,7 +1,5 @@
 //! Limiters over different keys: per user and for everybody, all or nothing.
 
-use tower_sluice::FailOpen;
-
 use super::*;
 
 use support::hides;
@@ -265,40 +263,6 @@ async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
     hides(&named);
     hides(&named.try_acquire(1).await.unwrap().unwrap());
     hides(&redisson);
-}
-
-/// Five calls do not fit into the time for a decision. The store answers each of them, only late.
-// Case 133.
-#[tokio::test]
-async fn in_turn_late_replies_never_fail_open() {
-    const LATE: Duration = Duration::from_millis(100);
-    let server = Server::start();
-    let proxy = Proxy::before(server.port()).await;
-    let mut gates = Vec::new();
-    for _ in 0..10 {
-        let pool = Pool::connect(&proxy.url()).unwrap();
-        let team = Redis::new("team", TokenBucket::new(Quota::per_day(90)), pool.clone());
-        let team = team.decision_timeout(PATIENT).boxed();
-        let members = [user(&pool, 90).boxed(), team, everybody(&pool, 90).boxed()];
-        let all = AllInTurn::new(members, |charge: &Charge| {
-            [charge.clone(), Charge::new("team"), Charge::new("all")]
-        });
-        assert!(all.check(&Charge::new("alice")).await.unwrap().is_admitted());
-        gates.push(all.timeout(LATE * 7 / 2).or_else(FailOpen));
-    }
-    proxy.set(Fault::Delay(LATE));
-    let mut asking = JoinSet::new();
-    for gate in gates {
-        asking.spawn(async move { gate.check(&Charge::new("alice")).await });
-    }
-    let answers = asking.join_all().await;
-    let unasked = |decision: &Decision| decision.origin() == Origin::FailOpen;
-    let opened = answers.iter().flatten().filter(|decision| unasked(decision)).count();
-    println!("fault case=133 decisions=10 unasked={opened}");
-    assert_eq!(opened, 0);
-    assert!(answers.iter().flatten().next().is_none());
-    let kind = |answer: Result<Decision, tower_sluice::Error>| answer.unwrap_err().kind();
-    assert!(answers.into_iter().all(|answer| kind(answer) == ErrorKind::Saturation));
 }
 
 /// One of them alone answers in time, and both together do not.

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use tower_sluice::Pool;
 
-use super::{storm, streams};
+use super::streams;
 
 use crate::*;
 
@@ -106,7 +106,6 @@ async fn process() {
             let time = Duration::from_secs(number("BUDGET_SECONDS"));
             crate::concurrency::storm::work(limiter, max_hold, time).await;
         }
-        "storm" => storm::work(limiter, Duration::from_secs(number("BUDGET_SECONDS"))).await,
         other => panic!("no role is called {other}"),
     }
 }

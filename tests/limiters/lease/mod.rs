@@ -1,6 +1,5 @@
 //! Leases: fewer calls, the same units, and a bound that is wider by the validity of a lease.
 
-mod bound;
 mod demand;
 mod ending;
 #[cfg(feature = "redis")]

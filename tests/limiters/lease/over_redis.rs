@@ -56,17 +56,3 @@ async fn a_hot_key_costs_one_call_for_a_hundred_charges_and_every_unit_is_accoun
     drop(limiter);
     assert_eq!(inner.peek("hot").await.unwrap().remaining(), Some(LIMIT - all));
 }
-
-/// Idle units come back without a further call.
-#[tokio::test]
-async fn idle_units_come_back() {
-    let server = Server::start();
-    let inner = limiter(&server).await;
-    let limiter = inner.clone().lease(100);
-    for _ in 0..1_030 {
-        let _ = check(&limiter, "hot").await;
-    }
-    let left = async || inner.peek("hot").await.unwrap().remaining();
-    eventually("idle units", async || left().await == Some(LIMIT - 1_030)).await;
-    assert!(limiter.check(&Charge::new("hot")).await.unwrap().is_admitted());
-}
