@@ -12,15 +12,14 @@ use tower::ServiceBuilder;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::key::IntoCharge;
 use tower_sluice::limiter::{Switch, SwitchMode};
-use tower_sluice::respond::{Answer, DecisionReport};
+use tower_sluice::respond::DecisionReport;
 use tower_sluice::{
-    Charge, Exempt, HttpResponder, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis, Refusal,
+    Charge, Exempt, HttpResponder, LimiterExt, Memory, Quota, RateLimitLayer, Redis, Refusal,
     Settle, by_head,
 };
 
 use super::serve;
 use support::Server;
-use support::faults::eventually;
 use support::http::get as ask;
 
 /// So long that nothing comes back while a test runs.
@@ -57,21 +56,6 @@ async fn a_key_closure_over_the_request_limits_each_key() {
     }
     assert_eq!(ask(address, "/", &[]).await.status, 400);
     assert_eq!(reached.load(Relaxed), 3);
-}
-
-#[tokio::test]
-async fn routes_under_one_layer_share_one_limit() {
-    let reached = Arc::default();
-    let limiter = Memory::new("api", TokenBucket::new(HOURLY));
-    let app = Router::new()
-        .route("/a", counting(&reached))
-        .route("/b", counting(&reached))
-        .layer(RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key"))));
-    let address = serve(app).await;
-    for (path, status) in [("/a", 200), ("/b", 200), ("/a", 429), ("/b", 429)] {
-        assert_eq!(ask(address, path, &[("x-api-key", "k")]).await.status, status, "{path}");
-    }
-    assert_eq!(reached.load(Relaxed), 2);
 }
 
 #[tokio::test]
@@ -131,55 +115,6 @@ async fn a_handler_may_take_the_report_of_every_request() {
         let answer = ask(address, path, &headers).await;
         assert_eq!((answer.status, answer.body.as_str()), (status, body), "{mode:?} {path}");
     }
-}
-
-#[tokio::test]
-async fn an_undecided_request_is_503_and_goes_nowhere() {
-    let pool = Pool::connect(&format!("redis://127.0.0.1:{}", support::NOWHERE)).unwrap();
-    let limiter = Redis::new("api", TokenBucket::new(HOURLY), pool);
-    let reached = Arc::default();
-    let app = Router::new()
-        .route("/", counting(&reached))
-        .layer(RateLimitLayer::new(limiter, |_: &Request<_>| "everyone"));
-    let answer = ask(serve(app).await, "/", &[]).await;
-    assert_eq!((answer.status, answer.header("cache-control")), (503, Some("no-store")));
-    assert!(answer.header("retry-after").is_some());
-    assert_eq!(reached.load(Relaxed), 0);
-}
-
-#[tokio::test]
-async fn a_route_is_metered_in_bytes_to_the_last_one() {
-    const REQUESTS: usize = 1_000;
-    let (_server, pool) = Server::pooled();
-    let quota = Quota::new(1, Duration::from_secs(3_600)).burst(10_000);
-    let limiter = Redis::new("bytes", TokenBucket::new(quota), pool)
-        .decision_timeout(Duration::from_secs(20));
-    let bytes = |answer: Answer<Response<Body>, _>| {
-        let body = answer.response().expect("axum does not fail").body();
-        Settle::Cost(http_body::Body::size_hint(body).exact().expect("known"))
-    };
-    let app = Router::new().route("/", get(async || "7 bytes")).layer(
-        // One byte is charged at first, the others once the response is there.
-        RateLimitLayer::new(limiter.clone(), by_head(|_| Some("all"))).settle(bytes),
-    );
-    let address = serve(app).await;
-    let mut asking = tokio::task::JoinSet::new();
-    for part in 0..10 {
-        asking.spawn(async move {
-            for _ in 0..REQUESTS / 10 {
-                assert_eq!(ask(address, "/", &[]).await.body, "7 bytes", "{part}");
-            }
-        });
-    }
-    asking.join_all().await;
-    // Nobody waited for the last ones to arrive.
-    let left = async || limiter.peek("all").await.unwrap().remaining();
-    eventually("the last charges", async || left().await <= Some(3_000)).await;
-    assert_eq!(left().await, Some(3_000));
-    // What is owed closes the gate.
-    let owing = limiter.penalize(Charge::new("all").cost(3_001)).await.unwrap();
-    assert!(owing.retry_after().is_some());
-    assert_eq!(ask(address, "/", &[]).await.status, 429);
 }
 
 #[tokio::test]

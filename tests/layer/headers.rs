@@ -6,8 +6,6 @@ mod cost;
 mod epoch;
 mod examples;
 mod extensions;
-mod obedient;
-mod sockets;
 mod stores;
 mod styles;
 

@@ -36,25 +36,21 @@ fn retry_after(response: &Response<String>) -> Option<&str> {
 
 // Case 121.
 #[tokio::test(start_paused = true)]
-async fn denied_is_429_with_retry_after() {
-    let response =
-        status_of(Scripted::new().deny(Duration::from_millis(1_001)), HttpResponder::new()).await;
-    assert_eq!(
-        (response.status(), retry_after(&response)),
-        (StatusCode::TOO_MANY_REQUESTS, Some("2"))
-    );
-    assert_eq!(response.body(), "");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_can_never_fit_is_429_without_retry_after() {
-    let response = status_of(Scripted::new().never(), HttpResponder::new()).await;
-    assert_eq!((response.status(), retry_after(&response)), (StatusCode::TOO_MANY_REQUESTS, None));
-}
-
-// Case 121.
-#[tokio::test(start_paused = true)]
-async fn undecided_is_503_whatever_the_kind() {
+async fn denied_is_429_undecided_is_503_and_a_wrong_request_is_400() {
+    let unauthorized = || HttpResponder::new().no_key(StatusCode::UNAUTHORIZED);
+    let deny = Duration::from_millis(1_001);
+    for (limiter, responder, status, wait) in [
+        (Scripted::new().deny(deny), HttpResponder::new(), 429, Some("2")),
+        (Scripted::new().never(), HttpResponder::new(), 429, None),
+        (Scripted::new().fail(ErrorKind::Request), HttpResponder::new(), 400, None),
+        // Without a key.
+        (Scripted::new(), HttpResponder::new(), 400, None),
+        (Scripted::new(), unauthorized(), 401, None),
+    ] {
+        let response = status_of(limiter, responder).await;
+        assert_eq!((response.status().as_u16(), retry_after(&response)), (status, wait));
+        assert_eq!(response.body(), "");
+    }
     for kind in [
         ErrorKind::Infrastructure,
         ErrorKind::Saturation,
@@ -68,20 +64,6 @@ async fn undecided_is_503_whatever_the_kind() {
         assert!((1..=3).contains(&seconds));
         assert_eq!(response.headers()["cache-control"], "no-store");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_charge_that_cannot_be_is_400() {
-    let response = status_of(Scripted::new().fail(ErrorKind::Request), HttpResponder::new()).await;
-    assert_eq!((response.status(), retry_after(&response)), (StatusCode::BAD_REQUEST, None));
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_key_is_400_unless_configured_otherwise() {
-    let response = status_of(Scripted::new(), HttpResponder::new()).await;
-    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
-    let responder = HttpResponder::new().no_key(StatusCode::UNAUTHORIZED);
-    assert_eq!(status_of(Scripted::new(), responder).await.status(), StatusCode::UNAUTHORIZED);
 }
 
 /// A missing peer address, say: no caller can mend that by authenticating.

@@ -1,10 +1,7 @@
 //! Requests without a key, or with an empty one: refused while the limit is in force, and admitted
 //! while a switch turns it off or a shadow watches.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-
 use http::{Request, Response};
-use support::eventually;
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::limiter::{AllInTurn, Breaker, Origin, Switch, SwitchMode};
 use tower_sluice::{FailOpen, LimiterExt, Memory, Quota, by_head};
@@ -129,43 +126,6 @@ async fn a_fallback_admits_no_request_without_a_key() {
     assert_eq!(status(&limiter, &[]).await, 400);
     // The limiter was not asked.
     assert_eq!(away.left(), 1);
-}
-
-/// The switch counts for each request anew, also while requests run.
-// Case 160.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_switch_that_is_set_under_load_holds_for_requests_without_a_key() {
-    let (switch, stop) = (Switch::new(), Arc::new(AtomicBool::new(false)));
-    let asked = Arc::new(AtomicU64::new(0));
-    let limiter = Scripted::new().shadow().switch(&switch);
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..4 {
-        let (limiter, stop) = (limiter.clone(), Arc::clone(&stop));
-        let asked = Arc::clone(&asked);
-        tasks.spawn(async move {
-            while !stop.load(Relaxed) {
-                // Never refused, whether the switch is on or not: a shadow stands inside.
-                assert_eq!(status(&limiter, &[]).await, 200);
-                asked.fetch_add(1, Relaxed);
-                tokio::task::yield_now().await;
-            }
-        });
-    }
-    let mut modes = [SwitchMode::Off, SwitchMode::Shadow, SwitchMode::On].into_iter().cycle();
-    let mut changes = 0;
-    eventually("300 changes, and requests meanwhile", async || {
-        switch.set(modes.next().expect("a cycle"));
-        changes += 1;
-        changes >= 300 && asked.load(Relaxed) >= 300
-    })
-    .await;
-    stop.store(true, Relaxed);
-    tasks.join_all().await;
-    println!("fault case=160 asked={} refused=0", asked.load(Relaxed));
-    switch.set(SwitchMode::Off);
-    assert_eq!(status(&bucket().switch(&switch), &[]).await, 200);
-    switch.set(SwitchMode::On);
-    assert_eq!(status(&bucket().switch(&switch), &[]).await, 400);
 }
 
 /// `acquire` has a charge, and an empty key is an error of it as before.

@@ -146,30 +146,6 @@ async fn a_closure_may_pause_too() {
     assert_eq!(limiter.peek("global").await.unwrap().retry_after(), Some(7 * SECOND));
 }
 
-/// Four clients with pools of their own, as processes have.
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn over_redis_a_refusal_stops_the_other_processes() {
-    use tower_sluice::{Pool, Redis};
-
-    let server = support::Server::start();
-    let called = Arc::default();
-    let mut clients = Vec::new();
-    for _ in 0..4 {
-        let pool = Pool::connect(&server.url()).unwrap();
-        let limiter = Redis::new("supplier", TokenBucket::new(Quota::per_second(1_000)), pool);
-        let limiter = limiter.decision_timeout(20 * SECOND);
-        let layer = RateLimitLayer::new(limiter, Global).obey_upstream(HOUR);
-        clients.push(layer.layer(upstream(&called, 429, ["retry-after", "600"])));
-    }
-    for _ in 0..30 {
-        for client in &clients {
-            client.clone().oneshot(Request::new(())).await.unwrap();
-        }
-    }
-    assert_eq!(called.load(Relaxed), 1);
-}
-
 /// Of 120 calls that wait in four processes, those go later whose slots come while the upstream is
 /// busy. Without a look at the store before they go, 35 reached it.
 #[cfg(feature = "redis")]
