@@ -50,13 +50,13 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[derive(Clone, Copy)]
 #[must_use]
 pub struct Calendar {
-    span: Span,
+    span: CalendarPeriod,
     zone: &'static TimeZone,
 }
 
 /// The kind of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Span {
+enum CalendarPeriod {
     Day,
     Week(Weekday),
     /// From this day on.
@@ -90,12 +90,12 @@ static UTC: TimeZone = TimeZone::UTC;
 impl Calendar {
     /// Days.
     pub const fn day() -> Self {
-        Self { span: Span::Day, zone: &UTC }
+        Self { span: CalendarPeriod::Day, zone: &UTC }
     }
 
     /// Weeks that begin with this day.
     pub const fn week(begins: Weekday) -> Self {
-        Self { span: Span::Week(begins), zone: &UTC }
+        Self { span: CalendarPeriod::Week(begins), zone: &UTC }
     }
 
     /// Months from their first day on.
@@ -112,12 +112,12 @@ impl Calendar {
     #[track_caller]
     pub const fn month_from(day: u8) -> Self {
         assert!(1 <= day && day <= 31, "a month has no such day");
-        Self { span: Span::Month(day.cast_signed()), zone: &UTC }
+        Self { span: CalendarPeriod::Month(day.cast_signed()), zone: &UTC }
     }
 
     /// Years, from January 1 on.
     pub const fn year() -> Self {
-        Self { span: Span::Year, zone: &UTC }
+        Self { span: CalendarPeriod::Year, zone: &UTC }
     }
 
     /// Sets the time zone by its name in the IANA database, such as `Europe/Berlin`. Default: UTC.
@@ -166,20 +166,20 @@ impl Calendar {
     /// The mean length of a window: 365.2425 days for a year.
     pub(super) const fn mean(&self) -> Duration {
         match self.span {
-            Span::Day => DAY,
-            Span::Week(_) => DAY.saturating_mul(7),
-            Span::Month(_) => Duration::from_secs(2_629_746),
-            Span::Year => Duration::from_secs(31_556_952),
+            CalendarPeriod::Day => DAY,
+            CalendarPeriod::Week(_) => DAY.saturating_mul(7),
+            CalendarPeriod::Month(_) => Duration::from_secs(2_629_746),
+            CalendarPeriod::Year => Duration::from_secs(31_556_952),
         }
     }
 
     /// Less than the length of any window. So what comes sooner is in this window or the next one.
     pub(super) const fn shortest(&self) -> Duration {
         match self.span {
-            Span::Day => Duration::from_secs(43_200),
-            Span::Week(_) => DAY.saturating_mul(6),
-            Span::Month(_) => DAY.saturating_mul(27),
-            Span::Year => DAY.saturating_mul(364),
+            CalendarPeriod::Day => Duration::from_secs(43_200),
+            CalendarPeriod::Week(_) => DAY.saturating_mul(6),
+            CalendarPeriod::Month(_) => DAY.saturating_mul(27),
+            CalendarPeriod::Year => DAY.saturating_mul(364),
         }
     }
 
@@ -224,8 +224,8 @@ impl Calendar {
     /// Returns the first day of the window of a day.
     fn first_day(&self, day: Date) -> Date {
         match self.span {
-            Span::Day => day,
-            Span::Week(begins) => {
+            CalendarPeriod::Day => day,
+            CalendarPeriod::Week(begins) => {
                 let past = day.weekday().to_monday_zero_offset() - begins as i8;
                 let mut first = day;
                 for _ in 0..past.rem_euclid(7) {
@@ -233,7 +233,7 @@ impl Calendar {
                 }
                 first
             }
-            Span::Month(from) => {
+            CalendarPeriod::Month(from) => {
                 let own = in_month(day.first_of_month(), from);
                 if own <= day {
                     return own;
@@ -241,7 +241,7 @@ impl Calendar {
                 let before = day.first_of_month().yesterday().unwrap_or(day);
                 in_month(before.first_of_month(), from)
             }
-            Span::Year => day.first_of_year(),
+            CalendarPeriod::Year => day.first_of_year(),
         }
     }
 
@@ -249,13 +249,13 @@ impl Calendar {
     fn next(&self, first: Date) -> Date {
         let after = |days: i8| (0..days).fold(first, |day, _| day.tomorrow().unwrap_or(day));
         match self.span {
-            Span::Day => after(1),
-            Span::Week(_) => after(7),
-            Span::Month(from) => {
+            CalendarPeriod::Day => after(1),
+            CalendarPeriod::Week(_) => after(7),
+            CalendarPeriod::Month(from) => {
                 let next = first.last_of_month().tomorrow().unwrap_or(first);
                 in_month(next, from)
             }
-            Span::Year => first.last_of_year().tomorrow().unwrap_or(first),
+            CalendarPeriod::Year => first.last_of_year().tomorrow().unwrap_or(first),
         }
     }
 

@@ -198,7 +198,7 @@ impl<C> Admission<C> {
 }
 
 /// What follows: another state, or the answer.
-type Next<C> = ControlFlow<Result<(), Refusal>, State<C>>;
+type AfterPoll<C> = ControlFlow<Result<(), Refusal>, State<C>>;
 
 /// Begins the wait that a decision asks for, or refuses.
 #[inline(never)]
@@ -207,7 +207,7 @@ fn not_allowed<L: Limiter>(
     limiter: &L,
     mut decision: Decision,
     admitted: &mut Option<Decision>,
-) -> Next<L::Future> {
+) -> AfterPoll<L::Future> {
     let asked = attempts.as_deref();
     let refused = match decision.outcome() {
         Outcome::Wait(wait) => {
@@ -258,7 +258,7 @@ fn poll_wait<L: Limiter>(
     limiter: &L,
     admitted: &mut Option<Decision>,
     cx: &mut Context<'_>,
-) -> Poll<Next<L::Future>> {
+) -> Poll<AfterPoll<L::Future>> {
     let done = Poll::Ready(ControlFlow::Break(Ok(())));
     // A limiter may ask a charge to wait for 0 s that may not wait.
     let Some(attempts) = attempts else { return done };

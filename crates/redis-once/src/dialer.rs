@@ -31,11 +31,11 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-type Dialed = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
+type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 
 /// Opens a socket to a host and port, again for each connection.
 #[derive(Clone)]
-pub(super) struct Dialer(Arc<dyn Fn(String, u16) -> Dialed + Send + Sync>);
+pub(super) struct Dialer(Arc<dyn Fn(String, u16) -> Dialing + Send + Sync>);
 
 impl Dialer {
     pub(super) fn new<F, S>(dial: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
@@ -50,7 +50,7 @@ impl Dialer {
     }
 
     /// Opens a socket.
-    pub(super) fn dial(&self, host: String, port: u16) -> Dialed {
+    pub(super) fn dial(&self, host: String, port: u16) -> Dialing {
         (self.0)(host, port)
     }
 }

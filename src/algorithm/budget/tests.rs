@@ -6,12 +6,12 @@ const SECOND: i64 = 1_000_000;
 const FIVE: Quota = Quota::per_second(5);
 
 /// A key, and the rule of its budget.
-struct Key {
+struct BudgetKey {
     rule: Rule,
     state: Option<State>,
 }
 
-impl Key {
+impl BudgetKey {
     fn of(budget: Budget) -> Self {
         Self { rule: budget.rule(budget.quota()).unwrap(), state: None }
     }
@@ -41,7 +41,7 @@ impl Key {
 
 #[test]
 fn what_was_not_used_is_free_at_once_whoever_came_in_between() {
-    let mut key = Key::of(Budget::new(Quota::per_day(10_000)));
+    let mut key = BudgetKey::of(Budget::new(Quota::per_day(10_000)));
     let held: Vec<_> = (0..8).map(|_| key.hold(0, 1_000)).collect();
     assert_eq!(key.report(0).0, 2_000);
     for mark in &held {
@@ -52,7 +52,7 @@ fn what_was_not_used_is_free_at_once_whoever_came_in_between() {
 
 #[test]
 fn only_a_settlement_makes_room_for_more_than_is_not_held() {
-    let mut key = Key::of(Budget::new(FIVE));
+    let mut key = BudgetKey::of(Budget::new(FIVE));
     let mark = key.hold(0, 4);
     // 200 ms if all four were spent now. They are not, so nothing refills, and no wait is
     // reserved.
@@ -67,7 +67,7 @@ fn only_a_settlement_makes_room_for_more_than_is_not_held() {
 /// The caller of a reserved slot knows its instant already.
 #[test]
 fn what_a_settlement_frees_goes_to_the_next_charge_and_not_to_who_waits() {
-    let mut key = Key::of(Budget::new(FIVE));
+    let mut key = BudgetKey::of(Budget::new(FIVE));
     let spent = key.hold(0, 3);
     key.settle(0, 3, 3, &spent);
     let held = key.hold(0, 2);
@@ -78,7 +78,7 @@ fn what_a_settlement_frees_goes_to_the_next_charge_and_not_to_who_waits() {
 
 #[test]
 fn a_settlement_that_comes_twice_changes_nothing() {
-    let mut key = Key::of(Budget::new(FIVE));
+    let mut key = BudgetKey::of(Budget::new(FIVE));
     let mark = key.hold(0, 3);
     assert_eq!(key.settle(0, 3, 1, &mark), Some(2));
     let settled = key.state;
@@ -93,7 +93,7 @@ fn what_nobody_settles_counts_as_spent_after_one_to_two_holds() {
     let budget = Budget::new(FIVE.burst(60)).max_hold(Duration::from_secs(2));
     // The earliest and the latest instant of an era: units are held until the next era is over.
     for since in [0, 2 * SECOND - 1] {
-        let mut key = Key::of(budget);
+        let mut key = BudgetKey::of(budget);
         let mark = key.hold(since, 10);
         assert_eq!(key.report(4 * SECOND - 1).0, 50);
         assert_eq!(key.report(4 * SECOND), (50, 2 * SECOND));
@@ -113,9 +113,9 @@ fn what_nobody_settles_counts_as_spent_after_one_to_two_holds() {
 /// A charge finds the same state, with or without earlier charges that only look.
 #[test]
 fn what_counts_as_spent_refills_although_nobody_looks() {
-    let mut key = Key::of(Budget::new(FIVE).max_hold(Duration::from_secs(1)));
+    let mut key = BudgetKey::of(Budget::new(FIVE).max_hold(Duration::from_secs(1)));
     key.hold(0, 5);
-    let mut looked_at = Key { rule: key.rule, state: key.state };
+    let mut looked_at = BudgetKey { rule: key.rule, state: key.state };
     for at in 1..=30 {
         looked_at.check(at * 100_000, 1, 0);
     }
@@ -126,7 +126,7 @@ fn what_counts_as_spent_refills_although_nobody_looks() {
 
 #[test]
 fn more_than_was_held_is_owed_and_what_may_not_be_owed_is_told() {
-    let mut key = Key::of(Budget::new(FIVE));
+    let mut key = BudgetKey::of(Budget::new(FIVE));
     let mark = key.hold(0, 1);
     assert_eq!(key.settle(0, 1, 11, &mark), Some(0));
     assert_eq!(key.report(0), (0, 2_200_000));
@@ -141,7 +141,7 @@ fn more_than_was_held_is_owed_and_what_may_not_be_owed_is_told() {
 #[test]
 fn what_may_be_owed_bounds_only_what_was_used_beyond_the_charge() {
     let debt = Duration::from_millis(400);
-    let mut key = Key::of(Budget::new(FIVE).max_debt(debt));
+    let mut key = BudgetKey::of(Budget::new(FIVE).max_debt(debt));
     let held = [3, 2].map(|cost| key.hold(0, cost));
     // Of what is free in the end, 5 and 2 more, the other holds 2.
     assert_eq!(key.settle(0, 3, 9, &held[0]), Some(-4));
@@ -161,7 +161,7 @@ fn what_may_be_owed_bounds_only_what_was_used_beyond_the_charge() {
 fn what_others_hold_beside_a_debt_is_not_cut_when_their_time_is_over() {
     let quota = Quota::per_day(10);
     let day = 86_400 * SECOND;
-    let mut key = Key::of(Budget::new(quota));
+    let mut key = BudgetKey::of(Budget::new(quota));
     let (mark, _) = (key.hold(0, 5), key.hold(0, 5));
     assert_eq!(key.settle(0, 5, 10, &mark), Some(0));
     assert_eq!(key.report(0), (0, day + day / 2));
@@ -171,7 +171,7 @@ fn what_others_hold_beside_a_debt_is_not_cut_when_their_time_is_over() {
 /// What others hold for now makes nothing that was used cheaper.
 #[test]
 fn more_than_was_held_is_owed_beside_units_that_others_hold() {
-    let mut key = Key::of(Budget::new(FIVE).horizon(Duration::ZERO));
+    let mut key = BudgetKey::of(Budget::new(FIVE).horizon(Duration::ZERO));
     let (mark, other) = (key.hold(0, 1), key.hold(0, 4));
     assert_eq!(key.settle(0, 1, 5, &mark), Some(0));
     assert_eq!(key.settle(0, 4, 0, &other), Some(4));
@@ -180,7 +180,7 @@ fn more_than_was_held_is_owed_beside_units_that_others_hold() {
 
 #[test]
 fn nobody_waits_longer_than_a_hold_lasts() {
-    let mut key = Key::of(Budget::new(FIVE).max_hold(Duration::from_secs(1)));
+    let mut key = BudgetKey::of(Budget::new(FIVE).max_hold(Duration::from_secs(1)));
     let mark = key.hold(0, 5);
     assert_eq!(key.settle(0, 5, 15, &mark), Some(0));
     assert_eq!(key.report(0), (0, 3 * SECOND));
@@ -193,7 +193,7 @@ fn nobody_waits_longer_than_a_hold_lasts() {
 #[test]
 fn thirds_of_a_microsecond_are_kept() {
     let quota = Quota::new(3, Duration::from_micros(10)).burst(2);
-    let mut key = Key::of(Budget::new(quota));
+    let mut key = BudgetKey::of(Budget::new(quota));
     for _ in 0..2 {
         let mark = key.hold(0, 1);
         assert_eq!(key.settle(0, 1, 1, &mark), Some(0));
@@ -213,7 +213,7 @@ fn thirds_of_a_microsecond_are_kept() {
 // Cases 50 and 67.
 #[test]
 fn clock_set_back_locks_for_capacity_and_horizon_at_most() {
-    let mut key = Key::of(Budget::new(FIVE));
+    let mut key = BudgetKey::of(Budget::new(FIVE));
     let mark = key.hold(0, 5);
     // Set back by less than an era: the units are held as before.
     assert_eq!(key.report(-60 * SECOND), (0, SECOND));
@@ -235,7 +235,7 @@ fn clock_set_back_locks_for_capacity_and_horizon_at_most() {
 
 #[test]
 fn a_lower_quota_finds_more_held_than_it_has() {
-    let mut key = Key::of(Budget::new(FIVE));
+    let mut key = BudgetKey::of(Budget::new(FIVE));
     let mark = key.hold(0, 5);
     key.rule = Budget::new(FIVE).rule(Quota::per_second(2)).unwrap();
     assert_eq!(key.report(0), (0, SECOND));
@@ -249,7 +249,7 @@ fn a_lower_quota_finds_more_held_than_it_has() {
 fn a_smaller_quota_without_debts_cuts_once() {
     let hold = Duration::from_millis(300);
     let budget = Budget::new(Quota::new(3, Duration::from_millis(900)).burst(12));
-    let mut key = Key::of(budget.max_hold(hold).max_debt(Duration::ZERO));
+    let mut key = BudgetKey::of(budget.max_hold(hold).max_debt(Duration::ZERO));
     key.hold(0, 6);
     key.hold(600_000, 3);
     key.rule = budget

@@ -5,12 +5,12 @@ const T0: i64 = 1_767_225_600_000_000;
 const SECOND: i64 = 1_000_000;
 
 /// A key, and the rule of its limit, whose eras take a second.
-struct Key {
+struct HeldKey {
     rule: Rule,
     state: Option<State>,
 }
 
-impl Key {
+impl HeldKey {
     fn of(limit: u64) -> Self {
         let limit = Concurrency::new(limit).max_hold(Duration::from_secs(4));
         Self { rule: limit.rule(limit.quota()).unwrap(), state: None }
@@ -42,7 +42,7 @@ impl Key {
 
 #[test]
 fn no_more_than_the_limit_is_held_and_a_release_makes_room() {
-    let mut key = Key::of(3);
+    let mut key = HeldKey::of(3);
     let first = key.hold(0, 2);
     let second = key.hold(SECOND, 1);
     assert_eq!(key.report(SECOND), (0, 5 * SECOND));
@@ -57,7 +57,7 @@ fn no_more_than_the_limit_is_held_and_a_release_makes_room() {
 #[test]
 fn a_settlement_releases_all_units_however_many_were_used() {
     for (used, given_back) in [(0, 2), (1, 1), (2, 0), (9, 0)] {
-        let mut key = Key::of(3);
+        let mut key = HeldKey::of(3);
         let mark = key.hold(0, 2);
         assert_eq!(key.settle(0, 2, used, &mark), Some(given_back));
         assert_eq!(key.report(0).0, 3, "{used} used");
@@ -71,10 +71,10 @@ fn a_settlement_releases_all_units_however_many_were_used() {
 #[test]
 fn what_nobody_releases_is_held_for_four_to_five_eras() {
     for at in [0, 1, SECOND - 1] {
-        let mut key = Key::of(1);
+        let mut key = HeldKey::of(1);
         let mark = key.hold(at, 1);
         assert_eq!(key.report(5 * SECOND - 1), (0, 1));
-        let last = Key { ..key }.settle(5 * SECOND - 1, 1, 0, &mark);
+        let last = HeldKey { ..key }.settle(5 * SECOND - 1, 1, 0, &mark);
         assert_eq!(last, Some(1));
         assert_eq!(key.settle(5 * SECOND, 1, 0, &mark), None);
         assert_eq!(key.report(5 * SECOND), (1, 0));
@@ -83,7 +83,7 @@ fn what_nobody_releases_is_held_for_four_to_five_eras() {
 
 #[test]
 fn units_of_a_clock_that_stepped_back_are_held_as_of_now() {
-    let mut key = Key::of(2);
+    let mut key = HeldKey::of(2);
     key.hold(0, 1);
     key.hold(3 * SECOND, 1);
     // By an era at most: held for 1.5 times `max_hold`.
@@ -98,7 +98,7 @@ fn units_of_a_clock_that_stepped_back_are_held_as_of_now() {
 
 #[test]
 fn a_penalty_takes_only_what_is_free() {
-    let mut key = Key::of(3);
+    let mut key = HeldKey::of(3);
     let mark = key.hold(0, 1);
     let answer = Concurrency::penalize(&key.rule, &mut key.state, T0, 5);
     assert_eq!((answer.not_taken, answer.report.remaining), (3, 0));

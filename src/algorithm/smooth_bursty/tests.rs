@@ -6,9 +6,9 @@ const FOR_EVER: i64 = 1 << 50;
 
 /// One limiter, called with ms: the wait in ms if it was granted, else the time until it would
 /// go at once.
-struct Pace(SmoothBursty, Quota, Option<State>);
+struct BurstyPace(SmoothBursty, Quota, Option<State>);
 
-impl Pace {
+impl BurstyPace {
     fn of(algorithm: SmoothBursty) -> Self {
         Self(algorithm.horizon(Duration::from_secs(86_400)), algorithm.quota, None)
     }
@@ -30,8 +30,8 @@ impl Pace {
     }
 }
 
-fn empty(limit: u64) -> Pace {
-    Pace::of(SmoothBursty::new(Quota::per_second(limit)).start_empty())
+fn empty(limit: u64) -> BurstyPace {
+    BurstyPace::of(SmoothBursty::new(Quota::per_second(limit)).start_empty())
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn guava_5_thirds_of_a_microsecond_stay_owed() {
 
 #[test]
 fn own_cost_1_each_waits_for_its_own() {
-    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
+    let mut pace = BurstyPace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
     assert_eq!(pace.0.cache(0.6), Duration::from_millis(600));
     let answers: Vec<_> = (0..10).map(|_| pace.timeout(0, 1, 600)).collect();
     let waits = [0, 0, 0, 0, 0, 200, 400, 600].map(Ok);
@@ -101,7 +101,7 @@ fn own_cost_1_each_waits_for_its_own() {
 
 #[test]
 fn own_cost_2_one_every_50_ms() {
-    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
+    let mut pace = BurstyPace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
     let answers: Vec<_> = (0..14).map(|k| pace.timeout(k * 50, 1, 500)).collect();
     assert_eq!(answers[..6], [Ok(0); 6]);
     let rest = [Ok(100), Ok(250), Ok(400), Err(550), Ok(500), Err(650), Err(600), Err(550)];
@@ -122,7 +122,7 @@ fn what_a_floor_left_owed_is_owed_still_when_the_store_would_be_full() {
 
 #[test]
 fn own_cost_3_costs_count() {
-    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
+    let mut pace = BurstyPace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
     let asks = [(0, 3), (0, 4), (0, 1), (100, 1), (400, 1), (2_000, 6)];
     let answers: Vec<_> = asks.map(|(at, n)| pace.timeout(at, n, 500)).into();
     assert_eq!(answers, [Ok(0), Ok(400), Err(600), Ok(500), Ok(400), Ok(200)]);
@@ -159,7 +159,7 @@ fn a_cost_above_the_store_that_may_not_wait_for_the_rest_never_fits() {
 
 #[test]
 fn own_cost_admits_nine_in_its_first_second() {
-    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
+    let mut pace = BurstyPace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
     let went: Vec<_> = (0..=1_000).filter(|at| pace.timeout(*at, 1, 0).is_ok()).collect();
     assert_eq!(went, [0, 1, 2, 3, 4, 200, 400, 600, 800, 1_000]);
 }

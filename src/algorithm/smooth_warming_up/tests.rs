@@ -6,9 +6,9 @@ const T0: i64 = 1_767_225_600_000_000;
 
 /// One limiter, called with ms: the wait in µs if it was granted, else the time until it would
 /// go at once.
-struct Pace(SmoothWarmingUp, Quota, Option<State>);
+struct WarmUpPace(SmoothWarmingUp, Quota, Option<State>);
 
-impl Pace {
+impl WarmUpPace {
     fn of(limit: u64, seconds: u64) -> Self {
         let quota = Quota::per_second(limit);
         let pace = SmoothWarmingUp::new(quota, Duration::from_secs(seconds));
@@ -42,7 +42,7 @@ fn assert_close(waits: &[i64], sequence: &[i64]) {
 
 #[test]
 fn guava_1_steps_fall_from_cold_to_stable() {
-    let mut pace = Pace::of(5, 4);
+    let mut pace = WarmUpPace::of(5, 4);
     let waits: Vec<_> = (0..13).map(|_| pace.acquire(0, 1)).collect();
     let sequence =
         [0, 580, 1_120, 1_620, 2_080, 2_500, 2_880, 3_220, 3_520, 3_780, 4_000, 4_200, 4_400];
@@ -54,14 +54,14 @@ fn guava_1_steps_fall_from_cold_to_stable() {
 
 #[test]
 fn guava_2_above_and_below_the_threshold() {
-    let mut pace = Pace::of(5, 4);
+    let mut pace = WarmUpPace::of(5, 4);
     let waits: Vec<_> = [10, 10, 1, 1].map(|n| pace.acquire(0, n)).into();
     assert_close(&waits, &[0, 4_000, 6_000, 6_200]);
 }
 
 #[test]
 fn guava_3_a_rest_makes_permits_dear_again() {
-    let mut pace = Pace::of(5, 4);
+    let mut pace = WarmUpPace::of(5, 4);
     let asks = [(0, 20), (6_000, 1), (9_000, 3), (9_000, 1)];
     let waits: Vec<_> = asks.map(|(at, n)| pace.acquire(at, n)).into();
     assert_close(&waits, &[0, 0, 0, 900]);
@@ -70,7 +70,7 @@ fn guava_3_a_rest_makes_permits_dear_again() {
 
 #[test]
 fn guava_4_the_test_ignores_the_cost() {
-    let mut pace = Pace::of(10, 2);
+    let mut pace = WarmUpPace::of(10, 2);
     assert_eq!(pace.acquire(0, 5), 0);
     let waits =
         [pace.timeout(1_000, 1, 400), pace.timeout(1_000, 1, 500), Ok(pace.acquire(1_000, 1))];
@@ -79,7 +79,7 @@ fn guava_4_the_test_ignores_the_cost() {
 
 #[test]
 fn guava_5_another_rate_keeps_the_share_that_is_stored() {
-    let mut pace = Pace::of(10, 2);
+    let mut pace = WarmUpPace::of(10, 2);
     assert_eq!(pace.acquire(0, 5), 0);
     pace.1 = Quota::per_second(5);
     let waits = [pace.acquire(2_000, 1), pace.acquire(2_000, 1)];
@@ -89,7 +89,7 @@ fn guava_5_another_rate_keeps_the_share_that_is_stored() {
 
 #[test]
 fn own_cost_pays_the_warm_up_too() {
-    let mut pace = Pace::of(5, 4);
+    let mut pace = WarmUpPace::of(5, 4);
     pace.0 = pace.0.wait_for_own_cost();
     assert_eq!(pace.0.cache(0.5), Duration::from_secs(2));
     assert_close(&[pace.timeout(0, 1, 500).unwrap_err()], &[580]);
@@ -248,7 +248,7 @@ fn a_change_of_the_rate_is_guavas_to_the_last_bit() {
 #[test]
 fn a_lower_rate_does_not_clamp_what_is_stored() {
     let pace = SmoothWarmingUp::new(Quota::per_second(5), Duration::from_millis(700));
-    let mut pace = Pace(pace.cold_factor(1.5), Quota::per_second(5), None);
+    let mut pace = WarmUpPace(pace.cold_factor(1.5), Quota::per_second(5), None);
     assert_eq!(pace.timeout(0, 1, 0), Ok(0));
     pace.1 = Quota::per_second(4);
     assert_eq!(pace.timeout(10_000, 6, 0), Ok(0));

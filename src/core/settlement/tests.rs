@@ -5,9 +5,9 @@ use super::*;
 
 /// Counts the wake-ups.
 #[derive(Default)]
-struct Woken(AtomicUsize);
+struct WakeCount(AtomicUsize);
 
-impl Wake for Woken {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Relaxed);
     }
@@ -22,7 +22,7 @@ fn poll(settlement: &mut Settlement) -> Option<Result<Settled, Error>> {
 
 #[test]
 fn it_ends_when_its_sender_says_so_or_is_dropped() {
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(WakeCount::default());
     let (sender, mut settlement) = Settlement::begin();
     let waker = Waker::from(Arc::clone(&woken));
     let pending = Pin::new(&mut settlement).poll(&mut Context::from_waker(&waker));

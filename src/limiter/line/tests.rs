@@ -24,14 +24,14 @@ struct Served {
 }
 
 /// A random history of callers that leave, over a store that a few processes share.
-struct History {
+struct LineHistory {
     pace: u32,
     burst: u64,
     processes: usize,
     served: Vec<Served>,
 }
 
-async fn history(seed: u64) -> History {
+async fn history(seed: u64) -> LineHistory {
     let mut dice = fastrand::Rng::with_seed(seed);
     let (pace, burst, processes) = (dice.u32(1..30), dice.u64(1..4), dice.usize(1..4));
     let quota = Quota::new(1, MILLISECOND * pace).burst(burst);
@@ -69,13 +69,13 @@ async fn history(seed: u64) -> History {
     for limiter in &limiters {
         limiter.assert_nobody_waits();
     }
-    History { pace, burst, processes, served: results.into_iter().collect() }
+    LineHistory { pace, burst, processes, served: results.into_iter().collect() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_goes_before_a_slot_or_late_or_out_of_turn_and_no_slot_is_lost() {
     for seed in 0..250 {
-        let History { pace, burst, processes, mut served } = history(seed).await;
+        let LineHistory { pace, burst, processes, mut served } = history(seed).await;
         served.sort_by_key(|one| one.at);
         let pace = MILLISECOND * pace;
         for (index, one) in served.iter().enumerate() {

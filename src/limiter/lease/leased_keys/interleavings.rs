@@ -11,12 +11,12 @@ use crate::core::sync::interleavings::{each, thread};
 const UNITS: u64 = 3;
 
 /// A limiter that records the used units of each settled reservation.
-struct Inner {
+struct InnerLimiter {
     owner: Owner,
     settled: Arc<Mutex<Vec<u64>>>,
 }
 
-impl Limiter for Inner {
+impl Limiter for InnerLimiter {
     type Future = Ready<Result<Decision, Error>>;
 
     fn check(&self, charge: &Charge) -> Self::Future {
@@ -31,9 +31,11 @@ impl Limiter for Inner {
 }
 
 /// Makes a key whose lease has `left` units that no holder has.
-fn leased(left: u64) -> (Arc<Leases<Inner>>, Arc<Stock<Inner>>, Arc<Mutex<Vec<u64>>>) {
+fn leased(
+    left: u64,
+) -> (Arc<Leases<InnerLimiter>>, Arc<Stock<InnerLimiter>>, Arc<Mutex<Vec<u64>>>) {
     let settled = Arc::new(Mutex::new(Vec::new()));
-    let inner = Inner { owner: Owner::new(), settled: Arc::clone(&settled) };
+    let inner = InnerLimiter { owner: Owner::new(), settled: Arc::clone(&settled) };
     let settings = LeaseSettings {
         max_keys: 4,
         validity: LeaseSettings::MAX_VALIDITY,
