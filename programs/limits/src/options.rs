@@ -140,18 +140,6 @@ pub(crate) struct Change {
     pub(crate) dry_run: bool,
 }
 
-/// The algorithms whose quota has a period.
-const WITH_PERIOD: [(&str, &str); 8] = [
-    ("algorithm", "token_bucket"),
-    ("algorithm", "budget"),
-    ("algorithm", "fixed_window"),
-    ("algorithm", "sliding_log"),
-    ("algorithm", "sliding_window"),
-    ("algorithm", "sliding_counter"),
-    ("algorithm", "smooth_bursty"),
-    ("algorithm", "smooth_warming_up"),
-];
-
 /// A state means something only under its algorithm and its quota.
 #[derive(Debug, Args)]
 pub(crate) struct RuleOptions {
@@ -164,8 +152,8 @@ pub(crate) struct RuleOptions {
     /// The units in a period; concurrency: at the same time.
     #[arg(long, requires = "algorithm")]
     pub(crate) limit: Option<u64>,
-    /// The period, such as 250us, 500ms, 1s or 7d; concurrency: none.
-    #[arg(long, requires = "algorithm", required_if_eq_any = WITH_PERIOD)]
+    /// The period, such as 250us, 500ms, 1s or 7d. Not of concurrency and of a calendar.
+    #[arg(long, requires = "algorithm")]
     pub(crate) period: Option<String>,
     /// The most units that may go at once [default: the limit].
     #[arg(long)]
@@ -182,6 +170,18 @@ pub(crate) struct RuleOptions {
     /// fixed_window: the window of a key begins with its first charge.
     #[arg(long)]
     pub(crate) anchored: bool,
+    /// fixed_window: windows by a calendar, in place of a period: day, week, month or year.
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) calendar: Option<String>,
+    /// The time zone of the calendar, such as Europe/Berlin [default: UTC].
+    #[arg(long, value_name = "NAME", requires = "calendar")]
+    pub(crate) time_zone: Option<String>,
+    /// --calendar week: its first day [default: monday].
+    #[arg(long, value_name = "DAY", requires = "calendar")]
+    pub(crate) week_begins: Option<String>,
+    /// --calendar month: its first day, 1 to 31 [default: 1].
+    #[arg(long, value_name = "DAY", requires = "calendar")]
+    pub(crate) month_begins: Option<u8>,
     /// smooth_warming_up: the time to warm up.
     #[arg(long, required_if_eq("algorithm", "smooth_warming_up"))]
     pub(crate) warm_up: Option<String>,

@@ -65,7 +65,7 @@ impl Rules {
             Stop::Asked(match &self.policies {
                 Some(_) => format!("the file has no policy {limiter:?} over keys of the crate"),
                 None => String::from(
-                    "a state needs its rule: write --algorithm, --limit and --period, or --policies",
+                    "a state needs its rule: write --algorithm, --limit and --period or --calendar, or --policies",
                 ),
             })
         })
@@ -134,7 +134,7 @@ impl RuleOptions {
         let second = (algorithm == Name::SmoothBursty).then(|| String::from("1s"));
         let log = (algorithm == Name::SlidingLog).then_some(self.limit).flatten();
         let text = |text: &Option<String>| text.clone().map(Value::from);
-        let fields: [(&str, Option<Value>); 14] = [
+        let fields: [(&str, Option<Value>); 18] = [
             ("limit", self.limit.map(Value::from)),
             ("period", text(&self.period)),
             ("burst", self.burst.map(Value::from)),
@@ -142,6 +142,10 @@ impl RuleOptions {
             ("max_hold", text(&self.max_hold)),
             ("cells", self.cells.map(Value::from)),
             ("anchored", self.anchored.then_some(true.into())),
+            ("calendar", text(&self.calendar)),
+            ("time_zone", text(&self.time_zone)),
+            ("week_begins", text(&self.week_begins)),
+            ("month_begins", self.month_begins.map(Value::from)),
             ("warm_up", text(&self.warm_up)),
             ("cold_factor", self.cold_factor.map(Value::from)),
             ("max_burst", self.max_burst.clone().or(second).map(Value::from)),

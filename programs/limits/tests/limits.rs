@@ -10,8 +10,8 @@ use support::process::Process;
 use support::sentinel::Replicated;
 use support::{ADMIN, NOWHERE, Server};
 use tower_sluice::algorithm::{
-    AnyAlgorithm, Budget, Concurrency, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket,
+    AnyAlgorithm, Budget, Calendar, Concurrency, FixedWindow, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 use tower_sluice_policies::serde_json::{self, Value};
@@ -122,12 +122,25 @@ async fn each_algorithm_is_read_as_a_peek_reads_it() {
     let server = Server::start();
     let (quota, url) = (Quota::per_hour(5), server.admin_url());
     let second = Duration::from_secs(1);
-    let each: [(AnyAlgorithm, &[&str]); 12] = [
+    let billing = Calendar::month_from(3).time_zone("Europe/Berlin").expect("a zone");
+    let each: [(AnyAlgorithm, &[&str]); 13] = [
         (TokenBucket::new(quota.burst(9)).into(), &["token_bucket", "--burst", "9"]),
         (Budget::new(quota).max_hold(2 * second).into(), &["budget", "--max-hold", "2s"]),
         (Concurrency::new(5).max_hold(600 * second).into(), &["concurrency", "--max-hold", "10m"]),
         (FixedWindow::new(quota).into(), &["fixed_window"]),
         (FixedWindow::new(quota).anchored().into(), &["fixed_window", "--anchored"]),
+        (
+            FixedWindow::calendar(5, billing).into(),
+            &[
+                "fixed_window",
+                "--calendar",
+                "month",
+                "--month-begins",
+                "3",
+                "--time-zone",
+                "Europe/Berlin",
+            ],
+        ),
         (SlidingLog::new(quota).into(), &["sliding_log"]),
         (SlidingWindow::new(quota).into(), &["sliding_window"]),
         (SlidingWindow::new(quota).cells(3).into(), &["sliding_window", "--cells", "3"]),
@@ -147,7 +160,8 @@ async fn each_algorithm_is_read_as_a_peek_reads_it() {
         let limiter = Redis::new(name.as_str(), algorithm, server.pool()).decision_timeout(PATIENT);
         take(&limiter, "alice", 1).await;
         let before = limiter.peek("alice").await.expect("a peek");
-        let period: &[&str] = if words[0] == "concurrency" { &[] } else { &["--period", "1h"] };
+        let has_period = words[0] != "concurrency" && !words.contains(&"--calendar");
+        let period: &[&str] = if has_period { &["--period", "1h"] } else { &[] };
         let words = [&["peek", &name, "alice", "--limit", "5", "--algorithm"], words, period];
         let shown = json(&url, &words.concat());
         let after = limiter.peek("alice").await.expect("a peek");
@@ -422,8 +436,7 @@ fn wrong_words_and_no_server_are_named() {
     assert!(code == 1 && err.contains("refused") && !err.contains("hush"), "{err}");
     let url = "redis://127.0.0.1";
     for (words, named) in [
-        (&["peek", "api", "a", "--algorithm", "fixed_window", "--limit", "5"][..], "--period"),
-        (&["block", "api", "a"], "--for"),
+        (&["block", "api", "a"][..], "--for"),
         (&["peek", "api"], "<KEY>"),
         (&["frob"], "frob"),
         (&["ls", "--redis", "http://x"], "the address"),
@@ -438,6 +451,8 @@ fn wrong_words_and_no_server_are_named() {
 async fn settings_that_do_not_fit_name_their_option() {
     let (_server, url) = served().await;
     let peek = ["peek", "api", "alice", "--limit", "5", "--period", "1h", "--algorithm"];
+    let (code, _, err) = run(&url, &[&peek[..5], &["--algorithm", "fixed_window"]].concat());
+    assert!(code == 2 && err.contains("--period: "), "{err}");
     for (words, named) in [
         (&["token_bucket", "--cells", "5"][..], "--cells: "),
         (&["sliding_window", "--cells", "99"], "--cells: "),
@@ -445,6 +460,8 @@ async fn settings_that_do_not_fit_name_their_option() {
         (&["token_bucket", "--start", "empty"], "--start: "),
         (&["budget", "--max-hold", "soon"], "--max-hold: "),
         (&["concurrency"], "--period: "),
+        (&["fixed_window", "--calendar", "day"], "--period: "),
+        (&["sliding_log", "--calendar", "day"], "--calendar: "),
     ] {
         let (code, _, err) = run(&url, &[&peek, words].concat());
         assert!(code == 2 && err.contains(named), "{words:?}: {err}");
