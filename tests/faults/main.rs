@@ -29,7 +29,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{Concurrency, FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use support::cluster::Cluster;

@@ -132,6 +132,28 @@ async fn units_come_back_also_in_a_slot_that_moves() {
     }
 }
 
+/// Held units are renewed and released where their slot is.
+#[tokio::test]
+async fn units_stay_held_while_their_slot_moves() {
+    let cluster = Cluster::start().await;
+    let limiter = Redis::new("at once", Concurrency::new(2), pool(&cluster));
+    let limiter = limiter.decision_timeout(LONG);
+    let key = keys_in(33..=33).next().unwrap();
+    let left = async || limiter.peek(key.as_str()).await.expect("a decision").remaining();
+    let mut first = reserve(&limiter, &key).await;
+    let from = cluster.begin_move(33, 1).await;
+    assert!(limiter.renew(&mut first).expect("its own").await.expect("an answer"));
+    let second = reserve(&limiter, &key).await;
+    cluster.move_keys(33, from, 1).await;
+    assert!(limiter.renew(&mut first).expect("its own").await.expect("an answer"));
+    assert_eq!(left().await, Some(0));
+    cluster.end_move(33, from, 1).await;
+    for (reservation, free) in [(first, 1), (second, 2)] {
+        limiter.settle(reservation, 0).expect("its own").await.expect("an answer");
+        assert_eq!(left().await, Some(free));
+    }
+}
+
 /// The source answers each charge, and names a server that is dead. A quiet process blames that
 /// server, not itself.
 #[tokio::test]
