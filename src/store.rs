@@ -47,7 +47,7 @@
 //!     }
 //!
 //!     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-//!         settle(self.owner, reservation, |_| actual)
+//!         settle(self.owner, reservation, |_, _| actual)
 //!     }
 //! }
 //!

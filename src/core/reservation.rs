@@ -200,7 +200,7 @@ impl Reservation {
     }
 
     /// The payload, to change it, if it is a `T`.
-    pub(crate) fn payload_mut<T: Any>(&mut self) -> Option<&mut T> {
+    pub fn payload_mut<T: Any>(&mut self) -> Option<&mut T> {
         match &mut self.payload {
             Payload::Other(payload) => payload.downcast_mut(),
             _ => None,

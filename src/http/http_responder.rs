@@ -7,6 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
 use super::body::{ConnectBody, DefaultBody, MakeBody, MakeEmpty, PlainText};
+use super::cost_in_response::CostInResponse;
 use super::header_fields::number;
 use super::headers::{HeaderStyle, RateLimitHeaders};
 use super::http_refusal::HttpRefusal;
@@ -15,6 +16,7 @@ use super::rpc_status::{RESOURCE_EXHAUSTED, RpcStatus};
 use super::standing::whole_seconds;
 use super::{connect, grpc};
 use crate::core::decision::DecisionReport;
+use crate::core::reservation::Reservation;
 use crate::core::{Decision, Refusal};
 use crate::tower::reject::Respond;
 
@@ -393,6 +395,10 @@ where
     }
 
     fn annotate(&self, decision: &mut Decision, response: &mut Response<C>) {
+        let payload = decision.reservation().and_then(Reservation::payload::<CostInResponse>);
+        if let Some(stated) = payload {
+            stated.reader.read_headers(response.headers());
+        }
         let is_redirect = response.status().is_redirection();
         self.settings.headers.write_admitted(decision, is_redirect, response);
         if self.settings.report_in_response {

@@ -5,6 +5,7 @@ mod api_key;
 mod body;
 pub(crate) mod client_ip;
 mod connect;
+mod cost_in_response;
 mod count_body;
 mod drain_refused;
 mod frameworks;
@@ -30,6 +31,7 @@ pub use body::{ConnectBody, PlainText};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use client_ip::by_client_ip;
 pub use client_ip::{ClientAddr, ClientIp, FindPeer, KnownPeers, PeerAddr};
+pub use cost_in_response::{CostInResponse, ReadHeaders};
 pub use count_body::{CountedBody, count_bytes};
 pub use drain_refused::DrainRefused;
 pub use hand_out::{InHandler, WithBody};

@@ -13,7 +13,7 @@ use crate::core::settlement::Settlement;
 use crate::limiter::all_in_turn::AllInTurn;
 use crate::limiter::combination::at_once::{AtOnce, Together};
 use crate::limiter::combination::decided::Part;
-use crate::limiter::combination::held_reservations::{By, Tentative, inherits};
+use crate::limiter::combination::held_reservations::{By, Charges, Tentative};
 use crate::limiter::combination::in_turn::Rules;
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
@@ -188,12 +188,12 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
         }
         let one_call = self.sets.of(&places);
         let decision = one_call.ask(operation, &present).ok()?;
-        let inherits = inherits(present.iter().copied());
+        let charges = Charges::new(places.iter().copied().zip(present));
         let by = By::AtOnce(Together(Arc::clone(one_call) as Arc<dyn AtOnce>));
         let (owner, cost) = (self.in_turn.owner(), charge.units());
         Some(Box::pin(async move {
             let mut decision = decision.await?;
-            let taken = Tentative::new(by, inherits, decision.take_reservation()).keep();
+            let taken = Tentative::new(by, charges, decision.take_reservation()).keep();
             Ok(match taken.into_reservation(owner, cost) {
                 Some(reservation) => decision.with_reservation(reservation),
                 None => decision,

@@ -9,8 +9,9 @@
 
 pub use crate::core::decision::DecisionReport;
 pub use crate::http::{
-    ConnectBody, CountedBody, DrainRefused, HeaderStyle, HttpRefusal, HttpResponder, InHandler,
-    OnAdmitted, PlainText, ProblemJson, RateLimitHeaders, WithBody, count_bytes,
+    ConnectBody, CostInResponse, CountedBody, DrainRefused, HeaderStyle, HttpRefusal,
+    HttpResponder, InHandler, OnAdmitted, PlainText, ProblemJson, RateLimitHeaders, ReadHeaders,
+    WithBody, count_bytes,
 };
 pub use crate::tower::reject::{Drain, Raise, Respond};
 pub use crate::tower::settle::{

@@ -308,6 +308,12 @@ impl Unsettled {
         self.reservation.cost()
     }
 
+    /// The record of the units.
+    #[must_use]
+    pub fn reservation(&self) -> &Reservation {
+        &self.reservation
+    }
+
     /// Settles the charge. `actual` is the final cost of the request in units. If it is less than
     /// the [`cost`](Unsettled::cost), the rest is refunded; if it is more, the difference is taken.
     ///

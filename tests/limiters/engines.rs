@@ -76,8 +76,8 @@ async fn limits_decide_all_or_nothing_however_many_decide_together() {
         assert_eq!(engine.left().await, [1, 0, 3, 2], "{most}");
 
         let reservation = decision.into_reservation().expect("it took units");
-        let foreign = settle(Owner::new(), reservation, |_| 0).expect_err("another owner");
-        assert_eq!(settle(owner, foreign, |own| own / 2).unwrap().await.unwrap().given_back, 2);
+        let foreign = settle(Owner::new(), reservation, |_, _| 0).expect_err("another owner");
+        assert_eq!(settle(owner, foreign, |_, own| own / 2).unwrap().await.unwrap().given_back, 2);
         assert_eq!(engine.left().await, [3, 2, 5, 4], "{most}");
     }
 }

@@ -13,6 +13,7 @@ use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 use super::limited_policy::{AskedPolicy, LimitedPolicy};
 use super::policy::OnError;
 use super::policy_event::{PolicyAnswer, PolicyEvent, PolicyObserver};
+use super::response_costs::awaiting;
 use super::table_in_force::Selection;
 
 /// Decides about a request.
@@ -43,8 +44,8 @@ pub(crate) async fn decide(
         Some(outcome) => outcome.is_ok_and(Outcome::is_admitted),
     };
     let shadowed = match outcome {
-        _ if is_admitted => ask_in_shadow(&in_shadow, false).await,
-        Some(Ok(_)) if is_final => ask_in_shadow(&in_shadow, true).await,
+        _ if is_admitted => ask_in_shadow(&in_shadow, in_force.len(), false).await,
+        Some(Ok(_)) if is_final => ask_in_shadow(&in_shadow, in_force.len(), true).await,
         _ => Vec::new(),
     };
     let keyless = selection.keyless.iter().filter(|_| !matches!(outcome, Some(Err(_))));
@@ -79,7 +80,7 @@ pub(crate) async fn decide(
         (None, 0) => return Ok(keyless.swap_remove(0).1),
     };
     shadowed.for_each(|others| decided.hold(others));
-    decided.into_decision(owner, charge.units())
+    Ok(awaiting(selection, decided.into_decision(owner, charge.units())?))
 }
 
 /// Returns the charges, limited by the whole charge: that may be a peek, or have a shorter wait or
@@ -200,11 +201,15 @@ impl Rules for Shares<'_> {
 /// have answered, the taken units are given back.
 ///
 /// If another policy refuses the request, they only estimate their decisions, which takes nothing.
-/// A policy that cannot estimate is left out.
-async fn ask_in_shadow(asked: &[AskedPolicy], is_refused: bool) -> Vec<(&LimitedPolicy, Decided)> {
+/// A policy that cannot estimate is left out. The first one has this place among all parts.
+async fn ask_in_shadow(
+    asked: &[AskedPolicy],
+    first: usize,
+    is_refused: bool,
+) -> Vec<(&LimitedPolicy, Decided)> {
     let asked =
-        asked.iter().filter_map(|AskedPolicy { limited, charge }| {
-            let part = Part::new(0, limited.limiter.boxed.clone(), charge.clone());
+        asked.iter().zip(first..).filter_map(|(AskedPolicy { limited, charge }, place)| {
+            let part = Part::new(place, limited.limiter.boxed.clone(), charge.clone());
             let answer = match is_refused {
                 true => part.limiter.operate(Operation::Estimate, &part.charge)?,
                 false => part.limiter.check(&part.charge),

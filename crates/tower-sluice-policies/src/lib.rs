@@ -11,13 +11,14 @@
 //   algorithms and the settings that only some have. `plans.rs`: quotas by a value of the request.
 // - `pattern.rs`: the requests that a policy takes; `path.rs` reads their paths. `policy_key.rs`:
 //   the key that it charges; `request_values.rs` reads cookies and queries.
-// - `policy.rs`: a policy, which is a row whose fields were all checked.
+// - `policy.rs`: a policy, which is a row whose fields were all checked. `policy_cost.rs`: its cost.
 // From a request to a decision:
 // - `policies.rs`: the key extractor and the limiter of a layer. It has the table in force, and
 //   exchanges it.
 // - `table_in_force.rs`: finds the policies that take a request, and their keys.
 // - `decide_policies.rs`: decides all or nothing. `limited_policy.rs`: a policy with its limiter.
-//   `combinations.rs`: the limiters of policies that decide together.
+//   `combinations.rs`: the limiters of policies that decide together. `response_costs.rs`: the
+//   costs that a response states.
 // - `policy_handle.rs`: one policy, to operate on its keys. `policy_event.rs` and `table_watch.rs`:
 //   events and metrics.
 // Without a feature, links to what it adds are plain text, and some matches have one arm.
@@ -39,11 +40,13 @@ mod pattern;
 mod plans;
 mod policies;
 mod policy;
+mod policy_cost;
 mod policy_event;
 mod policy_handle;
 mod policy_key;
 mod read_rows;
 mod request_values;
+mod response_costs;
 mod row;
 mod setting;
 mod table_error;
@@ -64,6 +67,7 @@ pub use policies::{Named, Policies, PoliciesBuilder};
 pub use policy::{OnError, Policy};
 pub use policy_event::PolicyEvent;
 pub use policy_handle::PolicyHandle;
+pub use response_costs::ResponseCosts;
 pub use row::{Row, Rows};
 pub use table_error::{RowError, TableError};
 #[cfg(feature = "metrics")]

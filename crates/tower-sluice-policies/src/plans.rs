@@ -10,7 +10,7 @@ use tower_sluice::{Charge, Quota};
 
 use super::chosen_algorithm::Name;
 use super::fields::Fields;
-use super::policy::PolicyCost;
+use super::policy_cost::PolicyCost;
 use super::policy_key::{Finders, PolicyKey};
 use super::setting::Setting;
 use super::written::Written;
@@ -81,10 +81,7 @@ impl Plans {
             }
             let errors = mem::take(&mut fields.errors);
             let setting = Setting::of(row, fields);
-            let units = match row.cost {
-                Some(PolicyCost::Units(units)) => units,
-                _ => 1,
-            };
+            let units = row.cost.as_ref().and_then(PolicyCost::fixed).unwrap_or(1);
             let fits = setting.map_or(Ok(()), |setting| setting.check_cost(units));
             let wrong = mem::replace(&mut fields.errors, errors);
             let wrong = wrong.first().map(|error| error.message().to_owned()).or(fits.err());

@@ -25,6 +25,7 @@ use super::policy::Policy;
 use super::policy_event::{PolicyEvent, PolicyObserver};
 use super::policy_key::Finders;
 use super::read_rows::{self, Read};
+use super::response_costs::{answered, held};
 use super::row::Rows;
 use super::table_error::TableError;
 use super::table_in_force::{NoKey, Selection, Table};
@@ -292,12 +293,19 @@ impl Limiter for Policies {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        let cost = reservation.cost();
-        store::settle(self.shared.owner, reservation, |own| in_proportion(own, cost, actual))
+        let (owner, cost) = (self.shared.owner, reservation.cost());
+        if reservation.owner() != owner {
+            return Err(reservation);
+        }
+        let (reservation, response) = answered(reservation);
+        store::settle(owner, reservation, |place, own| {
+            let stated = response.as_ref().and_then(|response| response.stated(place));
+            stated.unwrap_or_else(|| in_proportion(own, cost, actual))
+        })
     }
 
     fn renew(&self, reservation: &mut Reservation) -> Option<Renewal> {
-        store::renew(self.shared.owner, reservation)
+        store::renew(self.shared.owner, held(reservation))
     }
 
     /// Shows a request without a key to the observer, and returns `None`, so that it is refused. A
@@ -347,7 +355,8 @@ impl PoliciesBuilder {
             clock: None,
             clock_of: Memory::new("clock", TokenBucket::new(Quota::per_second(1))),
         };
-        let finders = Finders { addresses: Arc::new(ClientIp::new()), own: BTreeMap::new() };
+        let (addresses, own) = (Arc::new(ClientIp::new()), BTreeMap::new());
+        let finders = Finders { addresses, own, reads_bodies: false };
         Self { store, finders, observer: None, on_unmatched: None }
     }
 
@@ -411,6 +420,14 @@ impl PoliciesBuilder {
         find: impl Fn(&Head<'_>) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         self.finders.own.insert(name.into(), Arc::new(find));
+        self
+    }
+
+    /// Lets rows take a cost from the body of a response: `cost = "response_json:/POINTER"`. The
+    /// program reads it, with [`ResponseCosts`](super::ResponseCosts). Default: such a row is an
+    /// error.
+    pub fn reads_bodies(mut self) -> Self {
+        self.finders.reads_bodies = true;
         self
     }
 

@@ -1,19 +1,18 @@
-//! A policy: a row whose fields were all checked. Also its cost, and its answer to errors.
+//! A policy: a row whose fields were all checked. Also its answer to errors.
 
 use std::time::Duration;
 
-use http::HeaderName;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use tower_sluice::algorithm::{
     Algorithm, AnyAlgorithm, Concurrency, QuotaError, SlidingLog, SlidingWindow,
 };
-use tower_sluice::key::Head;
 use tower_sluice::{Error, ErrorKind, Quota};
 
 use super::chosen_algorithm::Choice;
 use super::pattern::{Matcher, Pattern};
 use super::plans::Plans;
+use super::policy_cost::PolicyCost;
 use super::policy_key::PolicyKey;
 
 /// A policy of the table in force. It serializes as a row with the same decisions. The row has the
@@ -119,116 +118,6 @@ fn is_zero(units: &u64) -> bool {
 
 fn as_text<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&humantime::format_duration(*duration))
-}
-
-/// The bytes of a unit if the length of a body is the cost.
-const KB: u64 = 1_024;
-
-/// The largest cost. It is above every capacity, so a request of this cost can never pass.
-const MAX_COST: u64 = 1 << 53;
-
-/// The cost of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Value")]
-pub(crate) enum PolicyCost {
-    /// The length of its body in units of 1,024 bytes, rounded up, at least 1.
-    ContentLengthKb,
-    /// The number in a header, and the cost of requests without a valid one. `None`: they are
-    /// refused.
-    RequestHeader {
-        name: HeaderName,
-        default: Option<u64>,
-    },
-    Units(u64),
-}
-
-impl PolicyCost {
-    /// Returns the units that a request costs.
-    ///
-    /// # Errors
-    ///
-    /// If a header should state it, and does not.
-    pub(crate) fn of_request(&self, head: &Head<'_>) -> Result<u64, Error> {
-        Ok(match self {
-            Self::Units(units) => *units,
-            Self::ContentLengthKb => {
-                let length = head.headers().get(http::header::CONTENT_LENGTH);
-                let length = length.and_then(|length| length.to_str().ok());
-                let bytes = length.and_then(|length| length.trim().parse::<u64>().ok());
-                bytes.unwrap_or(0).div_ceil(KB).clamp(1, MAX_COST)
-            }
-            Self::RequestHeader { name, default } => {
-                let stated = head.header(name.as_str()).and_then(|text| cost(&text));
-                stated.or(*default).ok_or_else(|| {
-                    let why = format!("request has no valid cost in the header `{name}`");
-                    Error::new(ErrorKind::Request, why)
-                })?
-            }
-        })
-    }
-}
-
-/// Reads a cost of at least 1. A cost above all others is read as one that never passes.
-fn cost(text: &str) -> Option<u64> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let units = text.parse().unwrap_or(u64::MAX).min(MAX_COST);
-    Some(units).filter(|units| is_number && *units > 0)
-}
-
-impl TryFrom<Value> for PolicyCost {
-    type Error = String;
-
-    fn try_from(value: Value) -> Result<Self, String> {
-        let header = |name: &str, default| {
-            let wrong = |_| format!("{name:?} is not a header name");
-            Ok(Self::RequestHeader { name: name.trim().parse().map_err(wrong)?, default })
-        };
-        let units = |value: &Value| match value.as_u64() {
-            Some(0) => Some(Err(String::from("a cost must be at least 1"))),
-            Some(units) if units > MAX_COST => {
-                Some(Err(String::from("a cost must be at most 2^53")))
-            }
-            units => units.map(Ok),
-        };
-        if let Some(units) = units(&value) {
-            return units.map(Self::Units);
-        }
-        let text = value.as_str().unwrap_or_default();
-        if text == "content_length_kb" {
-            return Ok(Self::ContentLengthKb);
-        }
-        if let Some(name) = text.strip_prefix("request_header:") {
-            return header(name, None);
-        }
-        let field = |name: &str| value.get(name);
-        if let (Some(name), Some(default)) = (field("request_header"), field("default"))
-            && value.as_object().is_some_and(|table| table.len() == 2)
-        {
-            let none = || Err(String::from("the default of a cost is not a number"));
-            let default = units(default).unwrap_or_else(none)?;
-            return header(name.as_str().unwrap_or_default(), Some(default));
-        }
-        Err(format!(
-            "{value} is not a cost: write a number, `content_length_kb`, `request_header:NAME`, or {{ request_header = NAME, default = n }}"
-        ))
-    }
-}
-
-impl Serialize for PolicyCost {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Units(units) => serializer.serialize_u64(*units),
-            Self::ContentLengthKb => serializer.serialize_str("content_length_kb"),
-            Self::RequestHeader { name, default: None } => {
-                serializer.collect_str(&format_args!("request_header:{name}"))
-            }
-            Self::RequestHeader { name, default: Some(units) } => {
-                let table =
-                    [("request_header", name.as_str().into()), ("default", (*units).into())];
-                serializer.collect_map::<_, Value, _>(table)
-            }
-        }
-    }
 }
 
 /// The largest local share for which every charge is remembered.

@@ -51,11 +51,13 @@ pub(crate) trait FindAddress: Send + Sync {
 /// A closure of the program that finds a key.
 pub(crate) type OwnKey = Arc<dyn Fn(&Head<'_>) -> Option<String> + Send + Sync>;
 
-/// Finds what rows only name: addresses, and the keys of the program.
+/// What the program does for rows: finds addresses and its own keys, and perhaps reads bodies.
 #[derive(Clone)]
 pub(crate) struct Finders {
     pub(crate) addresses: Arc<dyn FindAddress>,
     pub(crate) own: BTreeMap<String, OwnKey>,
+    /// True if it reads costs in the bodies of responses.
+    pub(crate) reads_bodies: bool,
 }
 
 impl Finders {

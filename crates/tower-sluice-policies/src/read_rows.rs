@@ -13,7 +13,8 @@ use super::limited_policy::shared_limiters;
 use super::path::Allowed;
 use super::pattern::{self, Matcher, Pattern};
 use super::plans::Plans;
-use super::policy::{self, OnError, Policy, PolicyCost};
+use super::policy::{self, OnError, Policy};
+use super::policy_cost::{PolicyCost, StatedBy};
 use super::policy_key::{Finders, PolicyKey};
 use super::row::{Row, Rows};
 use super::setting::Setting;
@@ -118,15 +119,25 @@ fn policy(
     let plans = setting.map(|_| Plans::of(&mut row, finders, &mut fields));
     let Written { on_error, .. } = row;
     let cost = row.cost.unwrap_or(PolicyCost::Units(1));
-    if let (PolicyCost::Units(units), Some(setting)) = (&cost, setting) {
-        fields.checked("cost", setting.check_cost(*units));
+    match cost.stated_by() {
+        Some(_) if row.algorithm == Name::Concurrency => {
+            fields
+                .wrong::<()>("cost", "a concurrency counts requests only until they are answered");
+        }
+        Some(StatedBy::Json(_)) if !finders.reads_bodies => {
+            fields.wrong::<()>("cost", "this program does not read the bodies of responses");
+        }
+        _ => {}
+    }
+    if let (Some(units), Some(setting)) = (cost.fixed(), setting) {
+        fields.checked("cost", setting.check_cost(units));
     } else if let Some(setting) = setting.filter(|setting| setting.keep_free > 0) {
         // Without a cost of the row, no request costs less.
         fields.checked("keep_free", setting.check_cost(1));
     }
     let share = match on_error {
         OnError::Local(0) => fields.wrong("on_error", "a local share must be at least 1"),
-        OnError::Local(units) if matches!(cost, PolicyCost::Units(own) if own > units) => {
+        OnError::Local(units) if cost.fixed().is_some_and(|own| own > units) => {
             fields.wrong("on_error", "a request costs more than the local share")
         }
         OnError::Local(units) => setting.and_then(|setting| {

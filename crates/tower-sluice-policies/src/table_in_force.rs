@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::Error;
@@ -14,6 +15,7 @@ use super::limited_policy::{AskedPolicy, LimitedPolicy};
 use super::path::{Allowed, Ambiguous, Reading};
 use super::pattern::Matcher;
 use super::policy_key::Finders;
+use super::response_costs::unstated;
 use super::table_watch::TableWatch;
 
 /// A table of policies.
@@ -42,6 +44,9 @@ pub(crate) struct Selection {
     pub(crate) off: Vec<Arc<LimitedPolicy>>,
     /// The switch of all policies, if it puts them into a shadow.
     pub(crate) global_shadow: Option<Switch>,
+    /// The costs that the response has stated, by the places of the policies. Empty if none of them
+    /// asks for it.
+    pub(crate) stated: Box<[AtomicU64]>,
 }
 
 /// A policy that takes a request without a key for it. Or a policy for which it is unknown if it
@@ -164,8 +169,13 @@ impl Table {
             }
         }
         let global_shadow = (all == SwitchMode::Shadow).then(|| global.clone());
-        let table = Arc::clone(self);
-        let selection = Selection { table, in_force, in_shadow, keyless, off, global_shadow };
+        let (table, stated) = (Arc::clone(self), Box::default());
+        let mut selection =
+            Selection { table, in_force, in_shadow, keyless, off, global_shadow, stated };
+        let awaits = |asked: &AskedPolicy| asked.limited.policy.cost.stated_by().is_some();
+        if selection.asked().any(awaits) {
+            selection.stated = selection.asked().map(|_| unstated()).collect();
+        }
         self.watch.selected(self.policies.len(), selection.is_empty());
         Ok(Some(selection))
     }
@@ -179,6 +189,17 @@ impl Table {
 }
 
 impl Selection {
+    /// The policies that are asked, in the order of their places.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &AskedPolicy> {
+        self.in_force.iter().chain(&self.in_shadow)
+    }
+
+    /// The cost under the policy at this place, if the response has stated it.
+    pub(crate) fn stated(&self, place: usize) -> Option<u64> {
+        let stated = self.stated.get(place)?.load(Relaxed);
+        Some(stated).filter(|units| *units != u64::MAX)
+    }
+
     /// The longest wait that any of the policies in force allows.
     pub(crate) fn max_wait(&self) -> Duration {
         let waits = self.in_force.iter().map(|asked| asked.limited.policy.max_wait());
@@ -187,8 +208,7 @@ impl Selection {
 
     /// The cost of the whole charge: that of the first policy.
     pub(crate) fn cost(&self) -> u64 {
-        let first = self.in_force.first().or(self.in_shadow.first());
-        first.map_or(1, |asked| asked.charge.units())
+        self.asked().next().map_or(1, |asked| asked.charge.units())
     }
 
     /// Returns a unique text for this selection: each policy with its settings and its key. So an

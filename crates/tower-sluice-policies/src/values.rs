@@ -92,7 +92,7 @@ impl TryFrom<Value> for Flag {
 }
 
 /// One text, or a list of at least one.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "OneOrMany")]
 pub(crate) struct Texts(pub(crate) Vec<String>);
 

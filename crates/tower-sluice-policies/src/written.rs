@@ -10,7 +10,8 @@ use super::chosen_algorithm::JavaRateType;
 use super::chosen_algorithm::{CalendarSpan, Name};
 use super::pattern::{self, Pattern};
 use super::plans::PlanQuota;
-use super::policy::{OnError, PolicyCost};
+use super::policy::OnError;
+use super::policy_cost::PolicyCost;
 use super::policy_key::PolicyKey;
 use super::values::{Flag, KeptUnits, Span};
 

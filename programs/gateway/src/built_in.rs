@@ -3,7 +3,7 @@
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 
-use crate::body::Body;
+use crate::body::{Body, Source};
 use serving::port::Sent;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -31,7 +31,7 @@ pub(crate) fn answer(request: Request<Sent>) -> Response<Body> {
 
 fn echo(request: Request<Sent>) -> Response<Body> {
     let (head, body) = request.into_parts();
-    let mut response = Response::new(Body::Echo(body));
+    let mut response = Response::new(Body::from(Source::Echo(body)));
     let kind = head.headers.get(CONTENT_TYPE).cloned();
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
     response.headers_mut().insert(CONTENT_TYPE, kind);

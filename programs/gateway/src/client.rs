@@ -17,7 +17,7 @@ use hyper_rustls::{ConfigBuilderExt, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::body::Body;
+use crate::body::{Body, Source};
 use crate::bounded::Room;
 use crate::http1::Http1;
 use crate::http2::Http2;
@@ -109,7 +109,9 @@ impl Client {
             *request.uri_mut() = uri(&self.upstream, authority, &target).map_err(wrong)?;
             *request.version_mut() = Version::HTTP_2;
             let answer = Box::pin(self.two.send(request, asked_at)).await;
-            return answer.map(|answer| answer.map(Body::Two)).map_err(|error| failure(&*error));
+            return answer
+                .map(|answer| answer.map(|body| Source::Two(body).into()))
+                .map_err(|error| failure(&*error));
         }
         // Most targets are a path already.
         if !self.upstream.base.is_empty() || request.uri().authority().is_some() {
@@ -121,7 +123,9 @@ impl Client {
         join_cookies(headers);
         headers.entry(HOST).or_insert_with(|| self.host.clone());
         let answer = self.one.send(request).await;
-        answer.map(|answer| answer.map(Body::One)).map_err(|error| failure(&*error))
+        answer
+            .map(|answer| answer.map(|body| Source::One(body).into()))
+            .map_err(|error| failure(&*error))
     }
 
     /// The path and the query at the upstream.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::key::ClientIp;
 use tower_sluice::limiter::{Metered, MetricsExt, SwitchMode};
-use tower_sluice::respond::{Hooks, Later, OnAdmitted, ProblemJson, RateLimitHeaders, WithBody};
+use tower_sluice::respond::{Hooks, InHandler, Later, OnAdmitted, ProblemJson, RateLimitHeaders};
 use tower_sluice::{
     Charge, Decision, ErrorKind, HttpResponder, Limiter, Pool, Quota, RateLimitLayer, Redis,
 };
@@ -28,7 +28,7 @@ pub(crate) type Limits = RateLimitLayer<
     Metered<Policies>,
     Policies,
     HttpResponder<ProblemJson>,
-    Hooks<(), Later<WithBody>>,
+    Hooks<(), Later<InHandler>>,
 >;
 
 /// The table of policies. Clones share it.
@@ -68,6 +68,7 @@ impl Gate {
         let mut builder = Policies::builder()
             .max_keys(MAX_KEYS)
             .client_ip(client_ip)
+            .reads_bodies()
             .on_decision(move |event| observed.record(event))
             .on_unmatched(|path, requests| {
                 static LOG: Log = Log::new();
@@ -112,7 +113,7 @@ impl Gate {
         let policies = self.policies.clone();
         RateLimitLayer::new(policies.clone().metrics(REQUESTS), policies)
             .respond(respond)
-            .settle_later(WithBody)
+            .settle_later(InHandler)
     }
 
     /// Asks the store whether it decides, and returns why not. A charge of its own, since a store

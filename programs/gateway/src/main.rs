@@ -9,6 +9,7 @@
 //! the upstream. All else runs beside them.
 
 mod admin;
+mod bill;
 mod body;
 mod bounded;
 mod built_in;
@@ -19,6 +20,7 @@ mod health;
 mod hop_by_hop;
 mod http1;
 mod http2;
+mod json_numbers;
 mod meters;
 mod minute;
 mod origin;

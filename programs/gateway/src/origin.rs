@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower::Service;
 
+use crate::bill::Bill;
 use crate::body::Body;
 use crate::built_in;
 use crate::client::Clients;
@@ -49,13 +50,18 @@ impl Service<Request<Sent>> for OriginService {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Sent>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Sent>) -> Self::Future {
         let this = self.clone();
         Box::pin(async move {
-            Ok(match this {
-                OriginService::Upstream(proxy) => proxy.forward(request).await,
+            let mut bill = Bill::of(&mut request);
+            let mut answer = match this {
+                OriginService::Upstream(proxy) => proxy.forward(request, &mut bill).await,
                 OriginService::BuiltIn => built_in::answer(request),
-            })
+            };
+            if let Some(bill) = bill {
+                Body::settle(&mut answer, bill);
+            }
+            Ok(answer)
         })
     }
 }

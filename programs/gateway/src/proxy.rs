@@ -8,8 +8,8 @@ use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
 use ipnet::IpNet;
-use tower_sluice::respond::{SettleHandle, Unsettled};
 
+use crate::bill::Bill;
 use crate::body::Body;
 use crate::built_in::status;
 use crate::client::{Client, ForwardFailure, is_grpc};
@@ -54,7 +54,11 @@ impl Proxy {
 
     /// Answers 502 where the upstream cannot be reached or breaks off, 504 where it does not answer
     /// in time, and 400 where the caller's body breaks off.
-    pub(crate) async fn forward(&self, mut request: Request<Sent>) -> Response<Body> {
+    pub(crate) async fn forward(
+        &self,
+        mut request: Request<Sent>,
+        bill: &mut Option<Bill>,
+    ) -> Response<Body> {
         if request.method() == Method::CONNECT {
             return status(StatusCode::METHOD_NOT_ALLOWED, "this is no forward proxy\n");
         }
@@ -63,7 +67,6 @@ impl Proxy {
         let protocol = hop_by_hop::upgrade(request.headers()).filter(|_| !by_http2);
         let caller = protocol.as_ref().map(|_| hyper::upgrade::on(&mut request));
         let exchange = Arc::clone(request.body().exchange());
-        let units = request.extensions().get::<SettleHandle>().cloned();
         let is_grpc = request.version() == Version::HTTP_2 && is_grpc(&request);
         let (request, asked) = (self.rewrite(request, protocol, is_grpc && by_http2), now());
         if is_grpc {
@@ -79,7 +82,7 @@ impl Proxy {
                 if is_grpc {
                     exchange.may_be_quiet();
                 }
-                return self.answer(response, caller, exchange, units);
+                return self.answer(response, caller, exchange, bill);
             }
             // The port answers a caller that was given up.
             Err(_) if exchange.is_given_up() => {
@@ -136,7 +139,7 @@ impl Proxy {
         mut response: Response<Body>,
         caller: Option<OnUpgrade>,
         exchange: Arc<Exchange>,
-        units: Option<SettleHandle>,
+        bill: &mut Option<Bill>,
     ) -> Response<Body> {
         let protocol = hop_by_hop::upgrade(response.headers());
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
@@ -150,8 +153,7 @@ impl Proxy {
         match (upstream, caller, protocol) {
             (Some(upstream), Some(caller), Some(protocol)) => {
                 hop_by_hop::set_upgrade(response.headers_mut(), protocol);
-                let held = units.and_then(|units| units.take()).map(Unsettled::hold);
-                tunnel::open(caller, upstream, exchange, held, &self.running);
+                tunnel::open(caller, upstream, exchange, bill.take(), &self.running);
                 response
             }
             (Some(_), ..) => status(StatusCode::BAD_GATEWAY, "nobody asked for an upgrade\n"),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
-use tower_sluice::limiter::Hold;
 
+use crate::bill::Bill;
 use serving::port::Exchange;
 use serving::port::Running;
 
@@ -22,7 +22,7 @@ pub(crate) fn open(
     caller: OnUpgrade,
     upstream: OnUpgrade,
     exchange: Arc<Exchange>,
-    held: Option<Hold>,
+    held: Option<Bill>,
     running: &Running,
 ) {
     let (one, running) = (running.begin(), running.clone());

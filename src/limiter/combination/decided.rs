@@ -4,7 +4,7 @@ use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
 use std::{iter, mem};
 
-use super::held_reservations::{By, HeldReservations, Tentative, inherits};
+use super::held_reservations::{By, Charges, HeldReservations, Tentative};
 use crate::core::decision::{DecidedPolicy, Origin, make_distinct};
 use crate::core::reservation::{Owner, Reservation};
 use crate::core::settlement::{Renewal, Settlement};
@@ -57,8 +57,8 @@ impl PartsDecision {
             ([_], Some(reservation)) => vec![reservation.cost()],
             (several, Some(_)) => several.iter().map(|part| part.charge.units()).collect(),
         };
-        let inherits = inherits(parts.iter().map(|part| &part.charge));
-        (Self { parts, decision, taken }, Tentative::new(by, inherits, reservation))
+        let charges = Charges::new(parts.iter().map(|part| (part.place, &part.charge)));
+        (Self { parts, decision, taken }, Tentative::new(by, charges, reservation))
     }
 
     /// Makes a decision about these parts that takes nothing.
@@ -217,8 +217,8 @@ debug_by_name!([] Decided: decisions);
 debug_by_name!([] PartsDecision: decision);
 
 /// Settles a reservation that [`Decided::into_decision`] made for this owner. `used` returns the
-/// units that a part used, from those that it took. It is best effort: units that no limiter can
-/// settle stay taken.
+/// units that a part used, from its place and the units that it took. It is best effort: units that
+/// no limiter can settle stay taken.
 ///
 /// # Errors
 ///
@@ -226,13 +226,13 @@ debug_by_name!([] PartsDecision: decision);
 pub fn settle(
     owner: Owner,
     reservation: Reservation,
-    used: impl Fn(u64) -> u64,
+    used: impl Fn(usize, u64) -> u64,
 ) -> Result<Settlement, Reservation> {
     if reservation.owner() != owner {
         return Err(reservation);
     }
     let held = HeldReservations::of(reservation)?;
-    Ok(held.settle(|_, own| used(own)).0)
+    Ok(held.settle(|place, _, own| used(place, own)).0)
 }
 
 /// Renews the hold of a reservation that [`Decided::into_decision`] made for this owner: see

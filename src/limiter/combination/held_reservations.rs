@@ -20,9 +20,17 @@ pub(crate) enum By {
 /// A reservation, with the limiter that settles it.
 pub(crate) struct Held {
     by: By,
+    charges: Charges,
+    reservation: Reservation,
+}
+
+/// The charges of a reservation, in the order in which they were asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Charges {
     /// A bit for each charge without a cost of its own: it takes the cost of the whole charge.
     inherits: u8,
-    reservation: Reservation,
+    /// The place of each among all parts of the request.
+    places: [u16; Together::MAX],
 }
 
 /// The reservations of a charge.
@@ -34,10 +42,16 @@ pub(crate) struct HeldReservations(Vec<Held>);
 #[derive(Default)]
 pub(crate) struct Tentative(HeldReservations);
 
-/// Returns a bit for each charge without a cost of its own.
-pub(crate) fn inherits<'a>(charges: impl IntoIterator<Item = &'a Charge>) -> u8 {
-    let bit = |(index, charge): (u32, &Charge)| u8::from(charge.inherits_cost).checked_shl(index);
-    (0..).zip(charges).filter_map(bit).fold(0, |bits, bit| bits | bit)
+impl Charges {
+    /// Each charge has the place of its part.
+    pub(crate) fn new<'a>(charges: impl IntoIterator<Item = (usize, &'a Charge)>) -> Self {
+        let (mut inherits, mut places) = (0, [0; Together::MAX]);
+        for (index, (place, charge)) in charges.into_iter().take(places.len()).enumerate() {
+            inherits |= u8::from(charge.inherits_cost) << index;
+            places[index] = u16::try_from(place).unwrap_or(u16::MAX);
+        }
+        Self { inherits, places }
+    }
 }
 
 impl By {
@@ -87,16 +101,18 @@ impl HeldReservations {
     }
 
     /// Settles each reservation with the limiter that made it, the latest first. `actual` returns
-    /// the used units of a charge. Its arguments are true if the charge takes the cost of the
-    /// whole, and the charge's own units. Also returns the reservations that their limiters did not
-    /// settle.
-    pub(crate) fn settle(self, actual: impl Fn(bool, u64) -> u64) -> (Settlement, Self) {
+    /// the used units of a charge. Its arguments are the place of the charge, true if it takes the
+    /// cost of the whole, and its own units. Also returns the reservations that their limiters did
+    /// not settle.
+    pub(crate) fn settle(self, actual: impl Fn(usize, bool, u64) -> u64) -> (Settlement, Self) {
         let (mut settled, mut unsettled) = (Vec::new(), Vec::new());
-        for Held { by, inherits, reservation } in self.0.into_iter().rev() {
-            let used = |index: usize, own| actual(inherits >> index & 1 == 1, own);
+        for Held { by, charges, reservation } in self.0.into_iter().rev() {
+            let Charges { inherits, places } = charges;
+            let used =
+                |index: usize, own| actual(places[index].into(), inherits >> index & 1 == 1, own);
             match by.settle(reservation, &used) {
                 Ok(settlement) => settled.push(settlement),
-                Err(reservation) => unsettled.push(Held { by, inherits, reservation }),
+                Err(reservation) => unsettled.push(Held { by, charges, reservation }),
             }
         }
         unsettled.reverse();
@@ -115,15 +131,15 @@ impl HeldReservations {
         cost: u64,
         actual: u64,
     ) -> Result<Settlement, Reservation> {
-        let used = |inherits, own| if inherits || actual == 0 { actual } else { own };
+        let used = |_, inherits, own| if inherits || actual == 0 { actual } else { own };
         let (settlement, unsettled) = self.settle(used);
         unsettled.into_reservation(owner, cost).map_or(Ok(settlement), Err)
     }
 }
 
 impl Tentative {
-    pub(crate) fn new(by: By, inherits: u8, reservation: Option<Reservation>) -> Self {
-        let held = reservation.map(|reservation| Held { by, inherits, reservation });
+    pub(crate) fn new(by: By, charges: Charges, reservation: Option<Reservation>) -> Self {
+        let held = reservation.map(|reservation| Held { by, charges, reservation });
         Self(HeldReservations(held.into_iter().collect()))
     }
 
@@ -140,6 +156,6 @@ impl Tentative {
 impl Drop for Tentative {
     fn drop(&mut self) {
         // Best effort, like every settlement.
-        let _ = mem::take(&mut self.0).settle(|_, _| 0);
+        let _ = mem::take(&mut self.0).settle(|_, _, _| 0);
     }
 }

@@ -23,6 +23,7 @@ mod own_keys;
 mod paths;
 mod plans;
 mod reload;
+mod response_costs;
 mod routers;
 mod rows;
 mod servers;
