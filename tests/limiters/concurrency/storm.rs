@@ -159,6 +159,7 @@ async fn never_more_than_the_limit(seconds: u64) {
     drop(processes);
 }
 
+// Case 180.
 #[tokio::test]
 async fn in_a_storm_with_kills_the_limit_holds() {
     never_more_than_the_limit(2).await;
