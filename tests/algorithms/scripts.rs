@@ -293,47 +293,6 @@ fn there_is_one_place_that_writes_and_nothing_after_it_can_fail_half_way() {
     }
 }
 
-/// A name that a template calls its own is declared by no algorithm.
-#[test]
-fn no_name_of_an_algorithm_is_a_name_of_a_template() {
-    let files = files();
-    let headings = |text: &str| -> Vec<String> {
-        let lists = ["arguments", "rule", "cost", "state"];
-        text.lines()
-            .filter_map(|line| line.strip_prefix("--@ ")?.split_once(' '))
-            .filter(|(section, _)| lists.contains(section))
-            .flat_map(|(_, list)| list.split(", ").map(str::to_owned).collect::<Vec<_>>())
-            .collect()
-    };
-    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let templates: std::collections::BTreeSet<_> = files
-        .iter()
-        .filter(|(name, text)| *name != "head.lua" && !text.contains("\n--@ state "))
-        .flat_map(|(_, text)| text.lines().filter(|line| !line.trim_start().starts_with("--")))
-        .flat_map(|line| line.split(|character| !is_word(character)))
-        .collect();
-    for (name, text) in &files {
-        for declared in headings(text) {
-            let is_shared = declared == "horizon";
-            assert!(is_shared || !templates.contains(declared.as_str()), "{name}: {declared}");
-        }
-    }
-}
-
-/// A script may hold the functions of several algorithms.
-#[test]
-fn no_function_is_in_two_files() {
-    let files = files();
-    let mut functions: Vec<_> = files
-        .iter()
-        .flat_map(|(_, text)| text.lines().filter_map(|line| line.strip_prefix("local function ")))
-        .filter_map(|line| line.split_once('('))
-        .map(|(name, _)| name)
-        .collect();
-    functions.sort_unstable();
-    assert!(functions.windows(2).all(|two| two[0] != two[1]), "{functions:?}");
-}
-
 /// Lua has room for 200 local variables.
 #[tokio::test]
 async fn eight_quotas_of_any_algorithm_are_one_script() {

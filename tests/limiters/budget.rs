@@ -1,13 +1,11 @@
 //! Budgets: what a charge holds is settled, by whom, and what becomes of it if nobody does.
 //!
 //! `layer.rs` has time paused and no Redis. `streams.rs` is the case that budgets are made for, in
-//! memory and over Redis. `process.rs` starts processes that are killed.
+//! memory and over Redis.
 
 #[cfg(feature = "redis")]
 mod combinations;
 mod layer;
-#[cfg(feature = "redis")]
-pub(crate) mod process;
 #[cfg(feature = "redis")]
 mod streams;
 

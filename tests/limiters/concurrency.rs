@@ -1,7 +1,9 @@
 //! Limits of concurrency: who holds units, for how long, and when they are released.
 
 #[cfg(feature = "redis")]
-pub(crate) mod storm;
+mod process;
+#[cfg(feature = "redis")]
+mod storm;
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};

@@ -91,28 +91,6 @@ async fn a_crowd_takes_exactly_what_there_is_and_nobody_pays_for_a_refusal() {
 }
 
 #[tokio::test]
-async fn waits_are_reserved_in_both_or_in_none() {
-    let (_server, pool) = Server::pooled();
-    let one = Redis::new("one", TokenBucket::new(Quota::new(1, HOUR / 120)), pool.clone());
-    let other = Redis::new("other", FixedWindow::new(Quota::new(2, HOUR)).anchored(), pool.clone());
-    let both =
-        AllAtOnce::new((one.decision_timeout(PATIENT), other.decision_timeout(PATIENT)), keys);
-    let ask = async || {
-        let charge = Charge::new("alice").max_wait(Duration::from_secs(60));
-        both.check(&charge).await.unwrap()
-    };
-    assert_eq!(ask().await.outcome(), Outcome::Allow);
-    let reserved = ask().await;
-    assert!(matches!(reserved.outcome(), Outcome::Wait(wait) if wait > Duration::from_secs(20)));
-    // The window is full for an hour: nothing is reserved in the bucket either.
-    let refused = ask().await;
-    assert_eq!((refused.is_admitted(), refused.limiter()), (false, Some("other")));
-    let again = ask().await;
-    assert_eq!(again.remaining(), refused.remaining());
-    assert!(again.reset_after() <= refused.reset_after());
-}
-
-#[tokio::test]
 async fn keys_that_cannot_be_are_errors() {
     let (_server, pool) = Server::pooled();
     let same = AllAtOnce::new((user(&pool, 3), user(&pool, 3)), |charge: &Charge| {
@@ -163,80 +141,6 @@ async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
     assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
 }
 
-/// A member that states no cost takes the charge's; one that states a cost takes that; a
-/// peek takes nothing.
-#[tokio::test]
-async fn the_cost_that_a_member_states_is_the_cost_that_it_takes() {
-    type Keys = fn(&Charge) -> [Charge; 2];
-    let unstated: Keys = |charge| [charge.clone(), Charge::new("all")];
-    let stated: Keys = |charge| [charge.clone(), Charge::new("all").cost(2)];
-    let alike: Keys = |charge| [charge.clone().cost(4), Charge::new("all").cost(4)];
-
-    let (_server, pool) = Server::pooled();
-    let members = |pool: &Pool| (user(pool, 1_000), everybody(pool, 1_000));
-    let (user, everybody) = members(&pool);
-    let taken = async || {
-        let peeks = [user.peek("alice").await.unwrap(), everybody.peek("all").await.unwrap()];
-        peeks.map(|peek| 1_000 - peek.remaining().unwrap())
-    };
-    let mut wrong = Vec::new();
-    for (stated, keys, [one, other]) in
-        [("none", unstated, [3, 3]), ("one", stated, [3, 2]), ("both", alike, [4, 4])]
-    {
-        let limiters = [
-            ("AllAtOnce", AllAtOnce::new(members(&pool), keys).boxed()),
-            (
-                "AllAtOnce in turn",
-                AllAtOnce::new(members(&pool.clone().by_hash_slot()), keys).boxed(),
-            ),
-            (
-                "AllInTurn",
-                AllInTurn::new([user.clone().boxed(), everybody.clone().boxed()], keys).boxed(),
-            ),
-        ];
-        for (name, limiter) in limiters {
-            let charge = Charge::new("alice").cost(3);
-            for act in ["check", "peek", "penalize", "settle", "refund"] {
-                let before = taken().await;
-                let mut expected = [before[0] + one, before[1] + other];
-                match act {
-                    "check" => assert!(limiter.check(&charge).await.unwrap().is_admitted()),
-                    "penalize" => drop(limiter.penalize(charge.clone()).await.unwrap()),
-                    "settle" => {
-                        let reservation = limiter.check(&charge).await.unwrap().take_reservation();
-                        let reservation = reservation.unwrap();
-                        assert_eq!(reservation.cost(), 3, "{name}, {stated} stated");
-                        assert!(limiter.settle(reservation, 5).is_ok());
-                        // Members that state a cost of their own keep it.
-                        expected[0] += if stated == "both" { 0 } else { 2 };
-                        expected[1] += if stated == "none" { 2 } else { 0 };
-                    }
-                    "refund" => {
-                        let reservation = limiter.check(&charge).await.unwrap().take_reservation();
-                        assert!(limiter.refund(reservation.unwrap()).is_ok());
-                        expected = before;
-                    }
-                    _ => {
-                        let _ = limiter.peek(charge.clone()).await.unwrap();
-                        expected = before;
-                    }
-                }
-                let settled = async {
-                    while taken().await != expected {
-                        tokio::task::yield_now().await;
-                    }
-                };
-                if tokio::time::timeout(Duration::from_secs(5), settled).await.is_err() {
-                    let after = taken().await;
-                    let by = [after[0] - before[0], after[1] - before[1]];
-                    wrong.push(format!("{name}, {stated} stated: {act} took {by:?}"));
-                }
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
 /// Keys are often API keys, and logs are read by many.
 // Case 127.
 #[tokio::test]
@@ -263,22 +167,4 @@ async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
     hides(&named);
     hides(&named.try_acquire(1).await.unwrap().unwrap());
     hides(&redisson);
-}
-
-/// One of them alone answers in time, and both together do not.
-#[tokio::test]
-async fn members_in_several_slots_share_one_deadline() {
-    const LATE: Duration = Duration::from_millis(150);
-    let server = Server::start();
-    let proxy = Proxy::before(server.port()).await;
-    let pool = Pool::connect(&proxy.url()).unwrap().by_hash_slot();
-    let both = |timeout: Duration| {
-        let (user, everybody) = (user(&pool, 90), everybody(&pool, 90));
-        let members = (user.decision_timeout(timeout), everybody.decision_timeout(timeout));
-        AllAtOnce::new(members, keys)
-    };
-    assert!(both(PATIENT).check(&Charge::new("alice")).await.unwrap().is_admitted());
-    proxy.set(Fault::Delay(LATE));
-    let error = both(LATE * 5 / 3).check(&Charge::new("alice")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Saturation);
 }

@@ -2,10 +2,7 @@
 
 use support::cluster::Cluster;
 use support::script::{Call, Entry};
-use tower::BoxError;
 use tower_sluice::algorithm::{Calendar, Weekday};
-use tower_sluice::respond::HeaderStyle;
-use tower_sluice::{HttpResponder, by_head};
 
 use super::*;
 
@@ -242,24 +239,4 @@ async fn with_other_limits_all_or_nothing_on_one_server_and_on_a_cluster() {
         .await;
         assert_eq!(user.peek("a").await.unwrap().remaining(), Some(0));
     }
-}
-
-#[tokio::test]
-async fn header_fields_state_the_window_at_hand_and_its_end() {
-    let clock = Arc::new(AtomicU64::new(DECEMBER + 86_400 * SECOND));
-    let limiter = Memory::new("month", FixedWindow::calendar(1, berlin()));
-    let layer = RateLimitLayer::new(limiter.clock(support::clock_at(&clock)), by_head(|_| "key"));
-    let responder = HttpResponder::new().headers(HeaderStyle::Draft11);
-    let inner = service_fn(async |_: http::Request<()>| {
-        Ok::<_, BoxError>(http::Response::new(String::new()))
-    });
-    let service = layer.respond(responder).layer(inner);
-    let ask = async || service.clone().oneshot(http::Request::new(())).await.unwrap();
-    ask().await;
-    let refused = ask().await;
-    let field = |name: &str| refused.headers()[name].to_str().unwrap().to_owned();
-    assert_eq!(refused.status(), 429);
-    assert_eq!(field("retry-after"), (30 * 86_400).to_string());
-    assert_eq!(field("ratelimit-policy"), format!(r#""month";q=1;w={}"#, 31 * 86_400));
-    assert_eq!(field("ratelimit"), format!(r#""month";r=0;t={}"#, 30 * 86_400));
 }

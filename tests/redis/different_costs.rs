@@ -111,37 +111,6 @@ async fn a_part_that_takes_nothing_leaves_no_trace() {
     assert_eq!(keys.len(), 2, "{keys:?}");
 }
 
-#[tokio::test]
-async fn a_wait_is_reserved_in_each_and_given_back_whole() {
-    let (_server, pool) = Server::pooled();
-    let scarce = |name: &str, limit| {
-        let bucket = TokenBucket::new(Quota::new(limit, HOUR)).horizon(3 * HOUR);
-        Redis::new(name, bucket, pool.clone()).decision_timeout(PATIENT)
-    };
-    let members = [scarce(NAMES[0], 3), scarce(NAMES[1], 2)];
-    let [user, address] = members.clone();
-    let both = AllAtOnce::of_parts((user, address));
-    let charge = [Charge::new(NAMES[0]).cost(3), Charge::new(NAMES[1]).cost(2)];
-    let charge = Charge::several(charge).max_wait(2 * HOUR);
-    assert_eq!(both.check(&charge).await.unwrap().outcome(), Outcome::Allow);
-    let mut waits = both.check(&charge).await.unwrap();
-    assert!(matches!(waits.outcome(), Outcome::Wait(wait) if wait > HOUR / 2));
-    both.refund(waits.take_reservation().unwrap()).unwrap();
-    for (index, member) in members.iter().enumerate() {
-        let free = async || member.peek(NAMES[index]).await.unwrap().reset_after().unwrap() <= HOUR;
-        eventually("the refund", free).await;
-    }
-    // A waiter that leaves passes its slot on.
-    let mut waits = Vec::new();
-    for _ in 0..2 {
-        waits.push(both.check(&charge).await.unwrap());
-    }
-    let later = waits[1].waited();
-    both.refund(waits.remove(0).take_reservation().unwrap()).unwrap();
-    let next = both.check(&charge).await.unwrap();
-    assert!(next.waited() < later, "{:?}, not before {later:?}", next.waited());
-}
-
 /// The name, the units left, and the outcome under each policy.
 fn each(decision: &Decision) -> Vec<(String, Option<u64>, bool)> {
     let report = |one: tower_sluice::limiter::PolicyReport<'_>| {
@@ -173,36 +142,4 @@ async fn a_penalty_takes_each_members_own_cost() {
         at_once.reset(parts([1; 3])).await.unwrap();
         in_turn.reset(parts([1; 3])).await.unwrap();
     }
-}
-
-/// Eight with costs of their own are too many for one script.
-#[tokio::test]
-async fn members_that_no_script_holds_are_still_all_or_nothing() {
-    const EIGHT: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let (_server, pool) = Server::pooled();
-    let eight = EIGHT.map(|name| {
-        Redis::new(name, TokenBucket::new(quota(9)), pool.clone()).decision_timeout(PATIENT)
-    });
-    let [a, b, c, d, e, f, g, h] = eight.clone();
-    let all = AllAtOnce::of_parts((a, b, c, d, e, f, g, h));
-    let charge = |last| {
-        let parts =
-            (1..=8).map(|cost| Charge::new("key").cost(if cost == 8 { last } else { cost }));
-        Charge::several(<[Charge; 8]>::try_from(parts.collect::<Vec<_>>()).unwrap())
-    };
-    let left = async || {
-        let mut left = Vec::new();
-        for one in &eight {
-            left.push(one.peek("key").await.unwrap().remaining().unwrap());
-        }
-        left
-    };
-    let refused = all.check(&charge(10)).await.unwrap();
-    assert_eq!((refused.limiter(), refused.is_admitted()), (Some("h"), false));
-    eventually("the refunds", async || left().await == [9; 8]).await;
-    let mut admitted = all.check(&charge(8)).await.unwrap();
-    assert_eq!(admitted.policies().count(), 8);
-    assert_eq!(left().await, [8, 7, 6, 5, 4, 3, 2, 1]);
-    all.refund(admitted.take_reservation().unwrap()).unwrap();
-    eventually("the refunds", async || left().await == [9; 8]).await;
 }

@@ -181,44 +181,6 @@ async fn a_shadow_settles_what_it_took_and_admits_the_rest() {
     assert_eq!(left(&tokens, "alice").await, 5);
 }
 
-/// Each part of a tuple by its own: what the budget holds, and the window counts.
-#[tokio::test(start_paused = true)]
-async fn a_tuple_settles_each_part_by_its_own() {
-    let quotas = (Quota::per_second(5), Quota::per_hour(100));
-    for (used, remaining) in [(0, [5, 5]), (2, [3, 5]), (5, [0, 5]), (8, [0, 2])] {
-        let both = Memory::new("both", (Budget::new(quotas.0), FixedWindow::new(quotas.1)));
-        let layer = RateLimitLayer::new(both.clone(), five).respond(Raise);
-        let layer = layer.settle(move |_| Settle::Cost(used));
-        layer.layer(Strict::default()).oneshot("hello").await.unwrap();
-        let budget = left(&both, "alice").await;
-        advance(SECOND).await;
-        assert_eq!([budget, left(&both, "alice").await], remaining, "{used}");
-        let decision = both.peek("alice").await.unwrap();
-        let window = decision.policies().nth(1).unwrap().remaining();
-        assert_eq!(window, Some(100 - used), "{used}");
-    }
-}
-
-/// A member that states its own cost keeps it, and is settled with it.
-#[tokio::test(start_paused = true)]
-async fn members_in_turn_are_settled_each_by_its_own() {
-    let (tokens, requests) = (budget(), Memory::new("requests", Budget::new(Quota::per_second(2))));
-    let keys = |charge: &Charge| [charge.clone(), Charge::new("all").cost(2)];
-    let both = AllInTurn::new([tokens.clone().boxed(), requests.clone().boxed()], keys);
-    let layer = RateLimitLayer::new(both, five).respond(Raise);
-    let gate = layer.clone().layer(Strict::default());
-    gate.oneshot("hello").await.unwrap();
-    assert_eq!([left(&tokens, "alice").await, left(&requests, "all").await], [0, 0]);
-    advance(SECOND).await;
-    assert_eq!([left(&tokens, "alice").await, left(&requests, "all").await], [5, 2]);
-
-    let gate = layer.settle(|_| Settle::Cost(1)).layer(Strict::default());
-    gate.oneshot("hello").await.unwrap();
-    assert_eq!([left(&tokens, "alice").await, left(&requests, "all").await], [4, 0]);
-    advance(SECOND).await;
-    assert_eq!([left(&tokens, "alice").await, left(&requests, "all").await], [5, 2]);
-}
-
 /// Units that a lease took are held while it lasts. Then those that were handed out count as spent.
 #[tokio::test(start_paused = true)]
 async fn a_lease_settles_what_it_handed_out() {

@@ -4,7 +4,6 @@
 use tower_sluice::algorithm::InLua;
 
 use super::left;
-use super::process::{Process, Role};
 
 use crate::*;
 
@@ -37,33 +36,4 @@ async fn eight_streams_leave_what_they_did_not_use() {
     // A bucket gives back the latest one only.
     assert_eq!(after_eight(&Memory::new("tokens", bucket)).await, 2_900);
     assert_eq!(after_eight(&over(&server, bucket)).await, 2_900);
-}
-
-/// A process holds one estimate. It settles it once all of them hold theirs.
-pub(crate) async fn stream(limiter: Redis<Budget>) {
-    let estimate = Charge::new("alice").cost(1_000);
-    let mut decision = limiter.check(&estimate).await.expect("a decision");
-    let reservation = decision.take_reservation().expect("it holds 1,000");
-    println!("holds");
-    Process::told().await;
-    let settled = limiter.settle(reservation, 100).expect("its own").await;
-    println!("settled {}", settled.expect("an answer").given_back);
-}
-
-#[tokio::test]
-async fn eight_processes_leave_what_they_did_not_use() {
-    let server = Server::start();
-    let role =
-        Role { name: "stream", quota: TOKENS, max_hold: Duration::from_secs(60), seconds: 0 };
-    let mut processes: Vec<_> = (0..8).map(|_| Process::start(&role, &server.url())).collect();
-    for process in &mut processes {
-        process.says("holds");
-    }
-    let limiter = over(&server, Budget::new(TOKENS));
-    assert_eq!(left(&limiter, "alice").await, 2_000);
-    processes.iter_mut().for_each(Process::tell);
-    for process in &mut processes {
-        process.says("settled 900");
-    }
-    assert_eq!(left(&limiter, "alice").await, 9_200);
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use crate::budget::process::{Process, Role};
+use super::process::Process;
 use crate::*;
 
 const PROCESSES: usize = 4;
@@ -23,7 +23,7 @@ fn now() -> u64 {
 }
 
 /// Holds and releases, until the time is over.
-pub(crate) async fn work(limiter: Redis<Concurrency>, max_hold: Duration, time: Duration) {
+pub(super) async fn work(limiter: Redis<Concurrency>, max_hold: Duration, time: Duration) {
     println!("ready");
     Process::told().await;
     let end = Instant::now() + time;
@@ -120,11 +120,10 @@ async fn never_more_than_the_limit(seconds: u64) {
     let server = Server::start();
     // A hold of a process that is slow must not end before it is renewed.
     let max_hold = 3 * SECOND;
-    let role = Role { name: "holds", quota: Quota::per_second(LIMIT), max_hold, seconds };
     let limiter = Redis::new("at once", Concurrency::new(LIMIT).max_hold(max_hold), server.pool());
     let limiter = limiter.decision_timeout(LONG);
     let mut processes: Vec<_> =
-        (0..PROCESSES).map(|_| Process::start(&role, &server.url())).collect();
+        (0..PROCESSES).map(|_| Process::start(LIMIT, max_hold, seconds, &server.url())).collect();
     processes.iter_mut().for_each(|process| process.says("ready"));
     let read = |process: &mut Process| {
         let lines = process.lines();

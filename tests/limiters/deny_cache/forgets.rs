@@ -306,30 +306,3 @@ async fn what_is_refused_beside_an_error_is_kept_for_100_ms() {
     advance(MILLI).await;
     assert!(limiter.check(&one()).await.unwrap().is_admitted());
 }
-
-/// Many tasks check and refund at once. When all is refunded, nobody is refused any more.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_refusal_outlives_the_last_refund() {
-    let inner = Memory::new("one", TokenBucket::new(Quota::per_hour(1)));
-    let limiter = Arc::new(inner.deny_cache().max_age(HOUR));
-    for _ in 0..50 {
-        let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..4 {
-            let limiter = Arc::clone(&limiter);
-            tasks.spawn(async move {
-                for _ in 0..20 {
-                    let mut decision = limiter.check(&one()).await.unwrap();
-                    if let Some(reservation) = decision.take_reservation() {
-                        tokio::task::yield_now().await;
-                        assert!(limiter.refund(reservation).is_ok());
-                    }
-                    tokio::task::yield_now().await;
-                }
-            });
-        }
-        tasks.join_all().await;
-        let mut last = limiter.check(&one()).await.unwrap();
-        assert!(last.is_admitted(), "{last:?}");
-        assert!(limiter.refund(last.take_reservation().unwrap()).is_ok());
-    }
-}

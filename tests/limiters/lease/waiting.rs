@@ -26,26 +26,6 @@ async fn many_tasks_share_a_refill() {
     assert_eq!(taken(&memory, 1_000_000, "hot").await, WARM + 250);
 }
 
-#[tokio::test(start_paused = true)]
-async fn tasks_ask_once_for_a_hundred_charges() {
-    let (limiter, inner, memory) = leased(1_000_000);
-    let mut tasks = JoinSet::new();
-    for _ in 0..256 {
-        let limiter = limiter.clone();
-        tasks.spawn(async move {
-            for _ in 0..100 {
-                assert!(check(&limiter, "hot").await.is_admitted());
-                yield_now().await;
-            }
-        });
-    }
-    tasks.join_all().await;
-    // The first 256 find nothing that says that the key is hot.
-    assert!(inner.costs().len() < 256 + 300, "{} calls", inner.costs().len());
-    sleep(SECOND).await;
-    assert_eq!(taken(&memory, 1_000_000, "hot").await, 25_600);
-}
-
 /// A refill starts while there are still units, so nobody waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_steady_caller_never_waits() {

@@ -12,7 +12,6 @@ use tower_sluice_policies::PoliciesBuilder;
 use super::settling::{COSTS, each_policy_settles_its_own_units};
 use super::*;
 
-use support::key_proxy::{KeyProxy, Kind};
 use support::stats::script_calls;
 use support::{Server, eventually};
 
@@ -121,42 +120,6 @@ async fn several_policies_decide_alike_in_memory_and_in_redis() {
     assert_same(&server, &seven, 40).await;
 }
 
-#[tokio::test]
-async fn several_policies_take_one_call_whatever_their_costs_and_waits() {
-    let (server, mut connection) = Server::connected().await;
-    let policies = over(&server)
-        .build(&rows(
-            "{ name = 'user', limit = 3, period = '1h', key = 'header:x-user', max_wait = '1s' },
-             { name = 'bytes', algorithm = 'fixed_window', limit = 50, period = '10000h', \
-               cost = 'content_length_kb' },
-             { name = 'all', algorithm = 'sliding_window', limit = 9, period = '1h', \
-               key = 'path' },",
-        ))
-        .unwrap();
-    let call = request("POST", "/x", &["x-user: alice", "content-length: 2048"]);
-    // The script travels with the first.
-    let _ = decide(&policies, &call).await;
-    let before = script_calls(&mut connection).await;
-    assert_eq!(burst(&policies, &call, 3).await, (2, vec![], 1));
-    assert_eq!(script_calls(&mut connection).await, before + 3);
-    assert_eq!(left(&policies, "user", "alice").await, 0);
-    assert_eq!(
-        (left(&policies, "bytes", "global").await, left(&policies, "all", "/x").await),
-        (44, 6)
-    );
-    // Each keeps the keys that it has alone.
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
-    assert_eq!(keys.len(), 3, "{keys:?}");
-    assert!(keys.iter().any(|key| key == "sluice:bytes:fw1:{global}"), "{keys:?}");
-    assert!(!keys.iter().any(|key| key.contains("alice")), "{keys:?}");
-    // A second process shares them.
-    let pool = server.pool();
-    let quota = tower_sluice::Quota::new(50, 10_000 * HOUR);
-    let alone =
-        tower_sluice::Redis::new("bytes", tower_sluice::algorithm::FixedWindow::new(quota), pool);
-    assert_eq!(alone.decision_timeout(PATIENT).peek("global").await.unwrap().remaining(), Some(44));
-}
-
 /// A script decides about eight policies at most, and about fewer if its algorithms are long.
 #[tokio::test]
 async fn many_policies_of_one_request_take_few_calls() {
@@ -200,33 +163,6 @@ async fn a_caller_whom_a_later_policy_refuses_leaves_a_shared_bucket_in_another_
     }
     assert_eq!(asking.join_all().await, [false; 50]);
     assert_eq!(left(&policies, "everybody", "global").await, 99);
-}
-
-/// The keys of a request's policies are on several servers. The first requests come before any
-/// connection shows that.
-#[tokio::test(flavor = "multi_thread")]
-async fn policies_count_once_behind_a_proxy_with_several_servers() {
-    let table = rows(
-        "{ name = 'own', limit = 100, period = '1000h', key = 'header:x-user' },
-         { name = 'address', limit = 10, period = '1000h', key = 'header:x-address' },",
-    );
-    for kind in [Kind::Twemproxy, Kind::Envoy] {
-        let servers = [Server::with(&[]), Server::with(&[])];
-        let proxy = KeyProxy::before(kind, &servers.each_ref().map(Server::port)).await;
-        let pool = Pool::connect(&proxy.url()).unwrap();
-        let policies = Policies::builder().redis(pool).decision_timeout(PATIENT);
-        let policies = policies.build(&table).unwrap();
-        let mut asking = JoinSet::new();
-        for number in 0..200 {
-            let (policies, user) = (policies.clone(), format!("x-user: {}", number % 40));
-            let address = format!("x-address: {}", number % 4);
-            asking.spawn(async move {
-                decide(&policies, &request("GET", "/", &[&user, &address])).await.is_admitted()
-            });
-        }
-        let admitted = asking.join_all().await.into_iter().filter(|admitted| *admitted).count();
-        assert_eq!(admitted, 40, "{kind:?}");
-    }
 }
 
 #[tokio::test]
