@@ -79,6 +79,17 @@ impl<L> BanAfter<L> {
     }
 }
 
+impl<L: Limiter, C: Limiter> BanAfter<L, C> {
+    /// Counts a refusal that the limiter did not make itself: it was decided together with others,
+    /// by an engine on [`store`](crate::store). Returns the refusal, or the block that it causes.
+    pub fn refused(&self, charge: &Charge, refusal: Decision) -> BanAfterFuture<L, C> {
+        let key = Charge::new(charge.key().to_owned());
+        let state = State::Counting { count: self.limits.count.check(&key) };
+        let (limits, refusal) = (Arc::clone(&self.limits), Some(refusal));
+        BanAfterFuture { limits, key: Some(key), refusal, counted: None, state }
+    }
+}
+
 impl<L, C> Clone for BanAfter<L, C> {
     fn clone(&self) -> Self {
         Self { limits: Arc::clone(&self.limits) }

@@ -10,6 +10,7 @@ use tower_sluice::limiter::{Operation, Origin, Owner};
 use tower_sluice::store::{self, Decided, Part, Rules, Together};
 use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
+use super::bans::with_bans;
 use super::limited_policy::{AskedPolicy, LimitedPolicy};
 use super::policy::OnError;
 use super::policy_event::{PolicyAnswer, PolicyEvent, PolicyObserver};
@@ -38,6 +39,7 @@ pub(crate) async fn decide(
         Some(Ok(Outcome::Retry(pause))) if pause.max(Duration::from_nanos(1)) <= left()
     );
     let is_final = charge.units() > 0 && !asks_again;
+    let is_denied = is_final && matches!(outcome, Some(Ok(Outcome::Deny { .. })));
     let observer = observer.filter(|_| is_final);
     let is_admitted = match outcome {
         None => true,
@@ -73,6 +75,7 @@ pub(crate) async fn decide(
     }
     let mut shadowed = shadowed.into_iter().map(|(_, decided)| decided);
     let mut decided = match (answer, shadowed.len()) {
+        (Some(answer), _) if is_denied => with_bans(answer?, &in_force).await,
         (Some(answer), _) => answer?,
         // All policies are in a shadow or off.
         (None, 1..) => shadowed.next().unwrap_or_default(),

@@ -19,6 +19,7 @@
 // - `decide_policies.rs`: decides all or nothing. `limited_policy.rs`: a policy with its limiter.
 //   `combinations.rs`: the limiters of policies that decide together. `response_costs.rs`: the
 //   costs that a response states.
+// - `bans.rs`: blocks a key that a policy refuses too often.
 // - `policy_handle.rs`: one policy, to operate on its keys. `policy_event.rs` and `table_watch.rs`:
 //   events and metrics.
 // Without a feature, links to what it adds are plain text, and some matches have one arm.
@@ -30,6 +31,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 #![doc(test(attr(deny(unused_imports))))]
 
+mod bans;
 mod chosen_algorithm;
 mod combinations;
 mod decide_policies;

@@ -18,6 +18,7 @@ use tower_sluice::{Pool, Redis};
 #[cfg(feature = "redisson")]
 use tower_sluice_redisson::{PermitLog, Redisson};
 
+use super::bans::Ban;
 use super::chosen_algorithm::Choice;
 use super::policy::Policy;
 
@@ -29,6 +30,7 @@ pub(crate) struct LimitedPolicy {
     /// The limiter of this process, which decides while the store cannot.
     pub(crate) share: Option<PolicyLimiter>,
     pub(crate) switch: Switch,
+    pub(crate) ban: Option<Ban>,
     /// A digest of the settings that its decisions depend on. Equal rows have equal digests in
     /// every process of one build.
     pub(crate) digest: u64,
@@ -48,10 +50,14 @@ impl LimitedPolicy {
             let before = before.and_then(|before| before.share.as_ref());
             PolicyLimiter::new(&policy, Choice::Any(algorithm), store, &StorePlace::Memory, before)
         });
+        let ban = policy.ban.map(|row| {
+            let before = before.and_then(|before| before.ban.as_ref());
+            Ban::new(row, limiter.boxed.clone(), store, before)
+        });
         let mut digest = DefaultHasher::new();
         let Policy { choice, max_wait, keep_free, plans, on_error, .. } = &policy;
         format!("{choice:?} {max_wait:?} {keep_free} {plans:?} {on_error:?}").hash(&mut digest);
-        Self { policy, limiter, share, switch, digest: digest.finish() }
+        Self { policy, limiter, share, switch, ban, digest: digest.finish() }
     }
 
     /// Returns the most permissive mode of its row, its own switch and the global one.

@@ -9,6 +9,7 @@ use tower_sluice::algorithm::{
 };
 use tower_sluice::{Error, ErrorKind, Quota};
 
+use super::bans::BanRow;
 use super::chosen_algorithm::Choice;
 use super::pattern::{Matcher, Pattern};
 use super::plans::Plans;
@@ -48,6 +49,8 @@ pub struct Policy {
     pub(crate) quota: Quota,
     #[serde(skip)]
     pub(crate) plans: Plans,
+    #[serde(skip)]
+    pub(crate) ban: Option<BanRow>,
     #[serde(skip)]
     pub(crate) matcher: Matcher,
 }

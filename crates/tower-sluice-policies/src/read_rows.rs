@@ -157,7 +157,7 @@ fn policy(
         return Err(errors);
     };
     let (algorithm, own) = row.algorithm.written();
-    let common = ["horizon", "plan", "quotas"];
+    let common = ["ban_after", "horizon", "plan", "quotas"];
     let is_own = |field: &String| common.contains(&&**field) || own.contains(&&**field);
     let mut settings: Map<_, _> = valid.into_iter().filter(|(field, _)| is_own(field)).collect();
     if matches!(row.algorithm, Name::TokenBucket | Name::Budget) {
@@ -175,6 +175,9 @@ fn policy(
         key: row.key.unwrap_or_else(PolicyKey::global).ignoring_case(row.pattern.ignore_case),
         pattern: row.pattern,
         cost,
+    if let Some(ban) = &row.ban_after {
+        fields.checked("ban_after", ban.check(row.algorithm));
+    }
         on_error,
         enabled: row.enabled.is_none_or(|Flag(on)| on),
         shadow: row.shadow.is_some_and(|Flag(on)| on),
@@ -210,6 +213,7 @@ fn interface(
     let ratio = fields.within("cache", row.cache, [0, 1_000]).unwrap_or(0.5);
     let second = Duration::from_secs(1);
     let rate = rate.filter(|rate| fields.checked("rate", Quota::try_new(*rate, second)).is_some());
+        ban: row.ban_after,
     let errors = fields.errors;
     let (Some(name), Some(rate), []) = (name, rate, &errors[..]) else { return Err(errors) };
     // In other routers, a segment that begins with a colon is a placeholder.

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
+use super::bans::BanRow;
 #[cfg(feature = "redisson")]
 use super::chosen_algorithm::JavaRateType;
 use super::chosen_algorithm::{CalendarSpan, Name};
@@ -34,6 +35,7 @@ pub(crate) struct Written {
     pub(crate) pattern: Pattern,
     pub(crate) cost: Option<PolicyCost>,
     pub(crate) on_error: OnError,
+    pub(crate) ban_after: Option<BanRow>,
     pub(crate) enabled: Option<Flag>,
     /// False: `read_rows.rs` reads the others.
     #[serde(rename = "exempt")]

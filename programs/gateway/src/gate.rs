@@ -46,6 +46,7 @@ pub(crate) struct Gate {
 pub(crate) enum KeyAction {
     Show,
     Reset,
+    Unblock,
     Penalize(u64),
 }
 
@@ -208,6 +209,7 @@ impl Gate {
             Ok(decision) => Ok(stands(&decision)),
             Err(error) if error.kind() == ErrorKind::Request => {
                 Err(AdminError::Invalid(error.to_string()))
+            KeyAction::Unblock => policy.unblock(parts).await.map(|done| done.0),
             }
             Err(error) => Err(AdminError::Undecided(format!("{error:#}"))),
         }

@@ -5,6 +5,7 @@
 
 mod again;
 mod at_once;
+mod bans;
 mod blocking;
 #[cfg(feature = "calendar")]
 mod calendars;

@@ -1,5 +1,7 @@
-//! One key: how it stands, its reset, and penalties. `/keys/{policy}/{key}`, where a key of several
-//! parts has as many segments, each percent-encoded as a client sent it.
+//! One key: how it stands, its reset, penalties, and the end of a ban.
+//!
+//! `/keys/{policy}/{key}`, where a key of several parts has as many segments, each percent-encoded
+//! as a client sent it.
 
 use std::net::SocketAddr;
 
@@ -33,6 +35,7 @@ pub(super) async fn answer(
             match action {
                 KeyAction::Show => {}
                 KeyAction::Reset => changed(peer, &format!("a key of {policy} is reset")),
+                KeyAction::Unblock => changed(peer, &format!("a key of {policy} is unblocked")),
                 KeyAction::Penalize(units) => {
                     changed(peer, &format!("a key of {policy} is penalized by {units}"));
                 }
@@ -62,12 +65,14 @@ fn asked(method: &Method, uri: &Uri) -> Result<Option<KeyRequest>, String> {
     let action = match *method {
         Method::GET | Method::HEAD => KeyAction::Show,
         Method::DELETE => KeyAction::Reset,
-        Method::POST => {
-            if segments.pop().as_deref() != Some("penalize") {
-                return Err("a POST is to /keys/{policy}/{key}/penalize?units=5".to_owned());
+        Method::POST => match segments.pop().as_deref() {
+            Some("penalize") => KeyAction::Penalize(units(uri.query())?),
+            Some("unblock") => KeyAction::Unblock,
+            _ => {
+                let why = "a POST is to /keys/{policy}/{key}/penalize?units=5, or to ../unblock";
+                return Err(why.to_owned());
             }
-            KeyAction::Penalize(units(uri.query())?)
-        }
+        },
         _ => return Ok(None),
     };
     if segments.len() < 2 || segments.iter().any(String::is_empty) {
