@@ -69,6 +69,7 @@ pub use policies::{Named, Policies, PoliciesBuilder};
 pub use policy::{OnError, Policy};
 pub use policy_event::PolicyEvent;
 pub use policy_handle::PolicyHandle;
+pub use read_rows::Exemption;
 pub use response_costs::ResponseCosts;
 pub use row::{Row, Rows};
 pub use table_error::{RowError, TableError};

@@ -10,6 +10,7 @@ use tower_sluice::{Charge, Decision, Error, ErrorKind, LimiterExt};
 use super::limited_policy::LimitedPolicy;
 use super::policies::Policies;
 use super::policy::Policy;
+use super::read_rows::Exemption;
 
 /// A policy in force: its row, its switch, and its keys. Cheap to clone.
 ///
@@ -43,11 +44,18 @@ pub struct PolicyHandle {
 }
 
 impl Policies {
-    /// Returns the policies in force, in the order of their rows.
+    /// Returns the policies in force, in the order of their rows. Rows that exempt requests are no
+    /// policies: [`exemptions`](Policies::exemptions) has them.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicyHandle> {
         let handle = |limited| PolicyHandle { policies: self.clone(), limited };
         self.table().policies.iter().cloned().map(handle).collect()
+    }
+
+    /// Returns the rows in force that exempt requests from all policies.
+    #[must_use]
+    pub fn exemptions(&self) -> Vec<Arc<Exemption>> {
+        self.table().exempt.clone()
     }
 
     /// Returns the policy with this name, if it is in force.

@@ -1,9 +1,10 @@
 //! Reads the rows of a table into policies, and checks them.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use tower_sluice::Quota;
 
@@ -37,7 +38,7 @@ pub(crate) fn policies(rows: &Rows, finders: &Finders) -> Result<Read, TableErro
             let read = if table == "policy" { policy } else { interface };
             if table == "policy" && is_exempt(row) {
                 match exemption(row, index, &allowed) {
-                    Ok(matcher) => exempt.extend(matcher),
+                    Ok(exemption) => exempt.push(Arc::new(exemption)),
                     Err(wrong) => errors.extend(wrong),
                 }
             } else {
@@ -66,8 +67,7 @@ pub(crate) fn policies(rows: &Rows, finders: &Finders) -> Result<Read, TableErro
 /// The rows of a valid table.
 pub(crate) struct Read {
     pub(crate) policies: Vec<Policy>,
-    /// The patterns of requests that no policy takes.
-    pub(crate) exempt: Vec<Matcher>,
+    pub(crate) exempt: Vec<Arc<Exemption>>,
     pub(crate) allowed: Allowed,
 }
 
@@ -90,19 +90,47 @@ struct Exempting {
     enabled: Option<Flag>,
 }
 
-/// Reads a row that exempts requests. `None` if it is not enabled.
-fn exemption(row: &Row, index: usize, allowed: &Allowed) -> Result<Option<Matcher>, Vec<RowError>> {
+/// A row of the table in force that [exempts](crate::guide#exempt-requests) requests from all
+/// policies. It serializes as that row.
+#[derive(Clone, Debug, Serialize)]
+pub struct Exemption {
+    name: String,
+    exempt: bool,
+    #[serde(rename = "match")]
+    pattern: Pattern,
+    pub(crate) enabled: bool,
+    #[serde(skip)]
+    pub(crate) matcher: Matcher,
+}
+
+impl Exemption {
+    /// The name of the row.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns false if the row is disabled: it then exempts nothing.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+}
+
+/// Reads a row that exempts requests.
+fn exemption(row: &Row, index: usize, allowed: &Allowed) -> Result<Exemption, Vec<RowError>> {
     let mut fields = Fields::new("policy", row, index);
     let row: Exempting = fields.read();
-    name(row.name, &mut fields);
+    let name = name(row.name, &mut fields);
     if row.pattern == Pattern::default() && !fields.is_wrong("match") {
         fields.wrong::<()>("match", "it is missing: no request would be limited");
     }
     let matcher = fields.checked("match", row.pattern.matcher(allowed));
-    if !fields.errors.is_empty() {
+    let (Some(name), Some(matcher), []) = (name, matcher, &fields.errors[..]) else {
         return Err(fields.errors);
-    }
-    Ok(matcher.filter(|_| row.enabled.is_none_or(|Flag(on)| on)))
+    };
+    let enabled = row.enabled.is_none_or(|Flag(on)| on);
+    Ok(Exemption { name, exempt: true, pattern: row.pattern, enabled, matcher })
 }
 
 /// Reads the row of a policy.
@@ -147,6 +175,9 @@ fn policy(
         }),
         OnError::Deny | OnError::Allow => None,
     };
+    if let Some(ban) = &row.ban_after {
+        fields.checked("ban_after", ban.check(row.algorithm));
+    }
     let matcher = fields.checked("match", row.pattern.matcher(allowed));
     if let Some(key) = &row.key {
         fields.checked("key", key.check(finders));
@@ -175,9 +206,6 @@ fn policy(
         key: row.key.unwrap_or_else(PolicyKey::global).ignoring_case(row.pattern.ignore_case),
         pattern: row.pattern,
         cost,
-    if let Some(ban) = &row.ban_after {
-        fields.checked("ban_after", ban.check(row.algorithm));
-    }
         on_error,
         enabled: row.enabled.is_none_or(|Flag(on)| on),
         shadow: row.shadow.is_some_and(|Flag(on)| on),
@@ -185,6 +213,7 @@ fn policy(
         share,
         quota: setting.quota,
         plans: plans.unwrap_or_default(),
+        ban: row.ban_after,
         matcher,
     })
 }
@@ -213,7 +242,6 @@ fn interface(
     let ratio = fields.within("cache", row.cache, [0, 1_000]).unwrap_or(0.5);
     let second = Duration::from_secs(1);
     let rate = rate.filter(|rate| fields.checked("rate", Quota::try_new(*rate, second)).is_some());
-        ban: row.ban_after,
     let errors = fields.errors;
     let (Some(name), Some(rate), []) = (name, rate, &errors[..]) else { return Err(errors) };
     // In other routers, a segment that begins with a colon is a placeholder.

@@ -15,6 +15,7 @@ use super::limited_policy::{AskedPolicy, LimitedPolicy};
 use super::path::{Allowed, Ambiguous, Reading};
 use super::pattern::Matcher;
 use super::policy_key::Finders;
+use super::read_rows::Exemption;
 use super::response_costs::unstated;
 use super::table_watch::TableWatch;
 
@@ -24,8 +25,7 @@ pub(crate) struct Table {
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
     routes: PathIndex,
-    /// The patterns of requests that no policy takes.
-    exempt: Vec<Matcher>,
+    pub(crate) exempt: Vec<Arc<Exemption>>,
     exempt_routes: PathIndex,
     pub(crate) allowed: Allowed,
     pub(crate) combinations: Combinations,
@@ -83,7 +83,7 @@ impl Table {
     /// Makes the table that follows the table `before`.
     pub(crate) fn new(
         mut policies: Vec<Arc<LimitedPolicy>>,
-        exempt: Vec<Matcher>,
+        exempt: Vec<Arc<Exemption>>,
         allowed: Allowed,
         before: Option<&Table>,
     ) -> Self {
@@ -92,7 +92,7 @@ impl Table {
         let names = policies.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
         let routes = PathIndex::new(policies.iter().map(|one| &one.policy.matcher));
-        let exempt_routes = PathIndex::new(exempt.iter());
+        let exempt_routes = PathIndex::new(exempt.iter().map(|one| &one.matcher));
         let combinations = before.map(|before| before.combinations.kept(&policies));
         let is_like = |before: &&Table| {
             let patterns = before.policies.iter().map(|one| &one.policy.pattern);
@@ -125,7 +125,8 @@ impl Table {
             [path].into_iter().chain(inner).map(|one| self.allowed.read(one)).collect();
         // If it is unknown whether a row takes the request, it does not exempt it.
         let exempts = |place: usize| {
-            self.exempt[place].takes(head, &paths, name, finders).is_ok_and(|takes| takes)
+            let one = &self.exempt[place];
+            one.enabled && matches!(one.matcher.takes(head, &paths, name, finders), Ok(true))
         };
         if !self.exempt.is_empty() && self.exempt_routes.places(&paths).into_iter().any(exempts) {
             self.watch.selected(self.policies.len(), false);

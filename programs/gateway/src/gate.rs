@@ -135,7 +135,13 @@ impl Gate {
             row
         };
         let policies: Vec<Value> = self.policies.policies().iter().map(shown).collect();
-        json!({ "switch": self.switch_word(), "counts": self.counts(), "policies": policies })
+        let exempt = self.policies.exemptions();
+        json!({
+            "switch": self.switch_word(),
+            "counts": self.counts(),
+            "policies": policies,
+            "exempt": exempt.iter().map(|row| json!(**row)).collect::<Value>(),
+        })
     }
 
     /// The policies, as the page shows them: nothing that a caller does not see in header fields.
@@ -203,13 +209,13 @@ impl Gate {
         let answer = match action {
             KeyAction::Show => policy.peek(parts).await,
             KeyAction::Reset => policy.reset(parts).await.map(|done| done.0),
+            KeyAction::Unblock => policy.unblock(parts).await.map(|done| done.0),
             KeyAction::Penalize(units) => policy.penalize(parts, units).await.map(|done| done.0),
         };
         match answer {
             Ok(decision) => Ok(stands(&decision)),
             Err(error) if error.kind() == ErrorKind::Request => {
                 Err(AdminError::Invalid(error.to_string()))
-            KeyAction::Unblock => policy.unblock(parts).await.map(|done| done.0),
             }
             Err(error) => Err(AdminError::Undecided(format!("{error:#}"))),
         }

@@ -433,3 +433,49 @@ fn answers_and_tunnels_that_run_count_against_a_limit_at_once() {
     drop(stream);
     is_free("left");
 }
+
+/// A caller that does not stop is banned, by a row that an operator sees and can end the ban of.
+#[test]
+fn a_ban_is_shown_and_ended() {
+    let rows = row("api", "ban_after = { refusals = 3, window = \"1h\", time = \"50h\" }")
+        + "[[policy]]\nname = \"health\"\nexempt = true\nmatch = \"/health\"\n";
+    let gateway = Gateway::with_policies(&rows);
+    let hours = || {
+        let answer = gateway.get_as("mallory", "/");
+        retry_after(&answer).map_or(0, |seconds| seconds.div_ceil(3_600))
+    };
+    let seen: Vec<_> = (0..9).map(|_| hours()).collect();
+    assert_eq!(seen, [0, 0, 0, 0, 0, 1, 1, 50, 50]);
+    assert_eq!(gateway.get_as("alice", "/").status, 200);
+    assert_eq!(gateway.get_as("mallory", "/health").status, 404);
+    let shown = gateway.admin("GET", "/policies", "").json();
+    assert_eq!(shown["policies"][0]["ban_after"]["time"], "50h", "{shown}");
+    assert_eq!(shown["exempt"][0]["name"], "health", "{shown}");
+    assert_eq!(shown["exempt"][0]["match"]["path"][0], "/health", "{shown}");
+    assert!(gateway.admin("POST", "/keys/api/mallory/unblock", "").status < 300);
+    assert_eq!(hours(), 1);
+    assert!(gateway.process.stderr().contains("a key of api is unblocked"));
+}
+
+/// A limit of 0 is that of a suspended plan: it refuses everything, and is no error.
+#[test]
+fn a_limit_of_0_answers_429_in_memory_and_over_redis() {
+    let server = support::Server::start();
+    let redis = server.url();
+    let suspended = row("suspended", "limit = 0\nmatch = \"/suspended\"");
+    let plan = row("plan", "match = \"/plan\"\nplan = \"header:x-plan\"\nquotas = { none = 0 }");
+    for variables in [vec![], vec![("REDIS_URL", redis.as_str())]] {
+        let gateway = Gateway::start(&format!("{suspended}{plan}"), &variables);
+        let ask = |path: &str, plan: &str| {
+            gateway.send("GET", path, &[("x-api-key", "alice"), ("x-plan", plan)], b"")
+        };
+        support::until("the store decides", || ask("/suspended", "").status != 503);
+        for (path, plan) in [("/suspended", ""), ("/plan", "none")] {
+            let refused = ask(path, plan);
+            assert_eq!((refused.status, retry_after(&refused)), (429, None), "{path}");
+        }
+        assert_eq!(ask("/plan", "gold").status, 404);
+        assert_eq!(gateway.counter("rate_limit_errors_total", &["limiter=\"suspended\""]), 0);
+        assert!(gateway.counter("rate_limit_decisions_total", &["suspended", "denied"]) > 0);
+    }
+}

@@ -4,6 +4,10 @@ use tower_sluice::key::PeerAddr;
 
 use super::*;
 
+fn policies_of_json(text: &str) -> Policies {
+    Policies::builder().build(&serde_json::from_str(text).unwrap()).expect("a table")
+}
+
 fn from(address: &str, path: &str) -> Request<()> {
     let mut request = request("GET", path, &[]);
     request.extensions_mut().insert(PeerAddr(address.parse().expect("an address")));
@@ -20,6 +24,18 @@ async fn an_exempt_request_is_taken_by_no_other_row() {
          { name = 'later', exempt = true, enabled = false, match = '/later' },
          { name = 'never', exempt = false, limit = 1, period = '1h', match = '/never' }",
     );
+    let shown: Vec<_> =
+        policies.exemptions().iter().map(|row| serde_json::to_string(&**row).unwrap()).collect();
+    assert_eq!(
+        shown,
+        [
+            r#"{"name":"health","exempt":true,"match":{"path":["/health"]},"enabled":true}"#,
+            r#"{"name":"office","exempt":true,"match":{"network":["192.0.2.0/24"]},"enabled":true}"#,
+            r#"{"name":"later","exempt":true,"match":{"path":["/later"]},"enabled":false}"#,
+        ]
+    );
+    let again = format!("{{\"policy\": [{}], \"allow_empty\": true}}", shown.join(","));
+    policies_of_json(&again);
     for call in [
         from("10.0.0.1:1", "/health"),
         from("192.0.2.9:1", "/any"),
