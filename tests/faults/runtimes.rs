@@ -166,27 +166,6 @@ fn a_runtime_parked_with_the_connections_does_not_block_others() {
     drop(parked);
 }
 
-#[test]
-fn runtimes_may_come_and_go() {
-    let server = Server::start();
-    let limiter = patient(&server.url());
-    for round in 0..5 {
-        let runtime = threads(2);
-        runtime.block_on(async {
-            let calls: JoinSet<_> = (0..100).map(|_| limiter.check(&one())).collect();
-            for decision in calls.join_all().await {
-                assert_eq!(decision.unwrap().outcome(), Outcome::Allow, "in round {round}");
-            }
-            // They are still asking when the runtime ends.
-            for _ in 0..10 {
-                let limiter = limiter.clone();
-                tokio::spawn(async move { limiter.acquire("other").await });
-            }
-        });
-        drop(runtime);
-    }
-}
-
 #[tokio::test]
 async fn a_charge_whose_carrier_ended_with_its_runtime_is_carried_by_another() {
     let server = Server::start();

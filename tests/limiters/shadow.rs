@@ -169,29 +169,3 @@ async fn of_two_shadows_the_inner_one_says_what_would_have_been() {
     let decision = limiter.check(&one()).await.unwrap();
     assert_eq!(verdict(&decision), Ok(Outcome::Deny { retry_after: Some(SECOND) }));
 }
-
-// Case 122.
-#[cfg(feature = "redis")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_redis_exactly_the_limit_would_have_passed() {
-    use support::Server;
-    use support::faults::LONG;
-    use tokio::task::JoinSet;
-    use tower_sluice::Redis;
-
-    let server = Server::start();
-    let window = FixedWindow::new(Quota::new(1_000, 365 * 24 * HOUR));
-    let limiter = Redis::new("shadow", window, server.pool()).decision_timeout(LONG).shadow();
-    let mut tasks = JoinSet::new();
-    for _ in 0..64 {
-        let limiter = limiter.clone();
-        tasks.spawn(async move {
-            for _ in 0..50 {
-                assert!(limiter.check(&one()).await.unwrap().is_admitted());
-            }
-        });
-    }
-    tasks.join_all().await;
-    let counts = limiter.counts();
-    assert_eq!((counts.admitted, counts.refused, counts.undecided), (1_000, 2_200, 0));
-}

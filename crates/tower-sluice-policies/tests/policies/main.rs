@@ -12,7 +12,6 @@ mod calendars;
 mod costs;
 mod errors;
 mod exempt;
-mod flapping;
 mod formats;
 mod given_back;
 mod handlers;
