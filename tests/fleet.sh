@@ -6,7 +6,7 @@
 #   tests/fleet.sh NAME...         on these servers
 #
 # FLEET_SECONDS and FLEET_CHARGES set the sizes (60 and 1,000,000); sentinels need 45 s. FLEET_ONLY
-# picks the cases whose names contain it: cluster, sentinel, cuts, memory, soak. Each case prints a
+# picks the cases whose names contain it: cluster, sentinel, memory, soak. Each case prints a
 # line: fleet name=... server=... over=... errors=... An hour of faults is
 # `FLEET_SECONDS=3600 FLEET_ONLY=soak tests/fleet.sh redis-7.0`, with a line for each minute.
 set -euo pipefail

@@ -1,16 +1,14 @@
 //! Fleets under faults, longer than a check takes: `tests/fleet.sh` runs this.
 //!
 //! `cluster.rs`: processes over a cluster whose master dies, whose slots move, and that grows.
-//! `sentinel.rs`: processes over a primary that dies, and whose successor hands over. `cuts.rs`:
-//! charges over a cluster whose connections are cut again and again. `memory.rs`: what a process
-//! keeps after many keys and failures. `soak.rs`: processes over a server that fails again and
-//! again, for an hour if you like. `worker.rs` is one of the processes, and `judge.rs` says
-//! what went over.
+//! `sentinel.rs`: processes over a primary that dies, and whose successor hands over. `memory.rs`:
+//! what a process keeps after many keys and failures. `soak.rs`: processes over a server that fails
+//! again and again, for an hour if you like. `worker.rs` is one of the processes, and `judge.rs`
+//! says what went over.
 
 #![cfg(feature = "redis")]
 
 mod cluster;
-mod cuts;
 mod judge;
 mod memory;
 mod sentinel;
