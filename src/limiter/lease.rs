@@ -49,8 +49,9 @@ use crate::core::settlement::Settlement;
 ///   one;
 /// - the number that was passed to [`lease`](crate::LimiterExt::lease).
 ///
-/// Callers without units share a refill. A charge is refused only if the inner limiter refuses it,
-/// which costs one call, as without a lease.
+/// A refill starts when a quarter of a lease of 4 or more units is left, and callers without units
+/// share it. A charge is refused only if the inner limiter refuses it, which costs one call, as
+/// without a lease.
 ///
 /// # Refunds of leased units
 ///
