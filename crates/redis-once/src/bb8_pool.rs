@@ -47,7 +47,8 @@ impl Pool {
     ///
     /// There are three differences from [`connect`](Self::connect). A silent connection stays until
     /// bb8's own test fails. An error does not say why connecting failed. If the pool gives no
-    /// connection for 0.4 s, the server is blamed, even if the application uses them all.
+    /// connection for 0.4 s, a call that waits for so long blames the server, even if the
+    /// application uses them all. So give a call at least that time.
     ///
     /// Keep the client's own response timeout longer than the time for a command, as with
     /// [`from_connection`](Self::from_connection).
