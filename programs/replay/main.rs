@@ -22,7 +22,8 @@
 //! `burst` has that limit as its burst. `of` is the line, counted from 1, whose charge is refunded.
 //! `keep_free` is the number of units that must be left after the charge; `remaining` counts them.
 //! `"op":"penalize"` takes the cost whether or not it fits, `"op":"grant"` gives as many units back
-//! that any line took, and `"op":"reset"` forgets the key.
+//! that any line took, and `"op":"reset"` forgets the key. `"op":"block"` and `"op":"pause"` with a
+//! `time` refuse charges, or let them wait, until it is over; `"op":"unblock"` ends both.
 //!
 //! `"op":"settle"` says how many units the charge `of` a line used in the end. Under `budget` and
 //! `concurrency` a charge is held until a line settles it, or its `--max-hold` is over.

@@ -73,6 +73,15 @@ pub(crate) struct Options {
     /// smooth_bursty: what a new key has stored [default: full].
     #[arg(long, value_enum)]
     start: Option<Start>,
+    /// Block a key that is refused so often [with --ban-window and --ban-time].
+    #[arg(long, value_name = "REFUSALS", requires_all = ["ban_window", "ban_time"])]
+    ban_after: Option<u64>,
+    /// The time in which these refusals count.
+    #[arg(long, value_parser = parse_duration, requires = "ban_after")]
+    ban_window: Option<Duration>,
+    /// How long the key is blocked.
+    #[arg(long, value_parser = parse_duration, requires = "ban_after")]
+    ban_time: Option<Duration>,
     /// Decide in this Redis instead of in memory, under names that no other replay uses.
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<String>,
@@ -198,6 +207,14 @@ impl Options {
         let unknown = |error| Stop::Asked(format!("--time-zone: {error}"));
         let zone = self.time_zone.as_deref().map_or(Ok(calendar), |name| calendar.time_zone(name));
         zone.map(Some).map_err(unknown)
+    }
+
+    /// The refusals of a ban, and its time.
+    pub(crate) fn ban(&self) -> Result<Option<(Quota, Duration)>, Stop> {
+        let Some((refusals, window)) = self.ban_after.zip(self.ban_window) else { return Ok(None) };
+        let invalid = |error| Stop::Asked(format!("--ban-after, --ban-window: {error}"));
+        let refusals = Quota::try_new(refusals.max(1), window).map_err(invalid)?;
+        Ok(self.ban_time.map(|time| (refusals, time)))
     }
 
     pub(crate) fn sliding_window(&self, quota: Quota) -> SlidingWindow {

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, fs, process};
 
-use tower_sluice::algorithm::{Algorithm, InLua, SlidingCounter, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{
+    Algorithm, FixedWindow, InLua, SlidingCounter, SlidingLog, TokenBucket,
+};
 use tower_sluice::future::{Renewal, Settlement};
-use tower_sluice::limiter::{Operation, Reservation};
+use tower_sluice::limiter::{BanAfter, Operation, Reservation};
 use tower_sluice::{
     Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Pool, Quota, Redis,
 };
@@ -75,12 +77,30 @@ async fn decide<A: InLua>(options: &Options, algorithm: A, max_wait: Duration) -
         move || Duration::from_micros(now.load(Relaxed))
     };
     let Some(url) = &options.redis else {
-        let memory = Memory::new("replay", algorithm).max_keys(KEYS).clock(clock);
-        return Replay::new(InProcess(memory), now, quota, max_wait).run(options).await;
+        let memory = Memory::new("replay", algorithm).max_keys(KEYS).clock(clock.clone());
+        return banned(InProcess(memory), clock, now, quota, max_wait, options).await;
     };
     let redis = Redis::new(unique(), algorithm, pool(url).await?);
-    let redis = redis.decision_timeout(Duration::from_secs(5)).clock(clock);
-    Replay::new(redis, now, quota, max_wait).run(options).await
+    let redis = redis.decision_timeout(Duration::from_secs(5)).clock(clock.clone());
+    banned(redis, clock, now, quota, max_wait, options).await
+}
+
+/// Replays, and bans keys if an option says so.
+async fn banned<G: Gate + Clone>(
+    gate: G,
+    clock: impl Fn() -> Duration + Send + Sync + 'static,
+    now: Arc<AtomicU64>,
+    quota: Quota,
+    max_wait: Duration,
+    options: &Options,
+) -> Result<(), Stop> {
+    let Some((refusals, time)) = options.ban()? else {
+        return Replay::new(gate, now, quota, max_wait).run(options).await;
+    };
+    let count = Memory::new("refusals", FixedWindow::new(refusals).anchored());
+    let count = count.max_keys(KEYS).clock(clock);
+    let gate = gate.ban_after(refusals.limit(), refusals.period(), time).count_by(count);
+    Replay::new(gate, now, quota, max_wait).run(options).await
 }
 
 /// Connections to the server that the options name.
@@ -115,6 +135,7 @@ pub(crate) trait Gate: Limiter {
 }
 
 /// In this process, by the algorithms that reserve waits.
+#[derive(Clone)]
 struct InProcess<A: Algorithm>(Memory<A>);
 
 impl<A: Algorithm> Limiter for InProcess<A> {
@@ -140,6 +161,8 @@ impl<A: Algorithm> Limiter for InProcess<A> {
 impl<A: Algorithm> Gate for InProcess<A> {}
 
 impl<A: InLua> Gate for Redis<A> {}
+
+impl<L: Limiter, C: Limiter> Gate for BanAfter<L, C> {}
 
 pub(crate) struct Replay<G> {
     gate: G,
@@ -208,6 +231,11 @@ impl<G: Gate> Replay<G> {
             Op::Renew => return self.renew(&line).await,
             _ => {}
         }
+        let time = line.time.map(Duration::from_micros);
+        if time.is_some() != matches!(line.op, Op::Block | Op::Pause) {
+            return Err(self.wrong("\"time\" is of a block and of a pause, and they need it"));
+        }
+        let time = time.unwrap_or_default();
         let Some(key) = &line.key else { return Err(self.wrong("it has no key")) };
         let key = self.summary.name(key);
         let number = self.past.len() + 1;
@@ -236,12 +264,13 @@ impl<G: Gate> Replay<G> {
             Op::Penalize => self.gate.penalize(charge).await.map(|done| done.0),
             Op::Grant => self.gate.grant(charge, line.cost.unwrap_or(1)).await.map(|done| done.0),
             Op::Reset => self.gate.reset(charge).await.map(|done| done.0),
+            Op::Block => self.gate.block(charge, time).await.map(|done| done.0),
+            Op::Pause => self.gate.pause(charge, time).await.map(|done| done.0),
+            Op::Unblock => self.gate.unblock(charge).await.map(|done| done.0),
             _ => self.gate.check(&charge).await,
         };
         let (told, reservation) = match answer {
-            Ok(since)
-                if matches!(line.op, Op::Penalize | Op::Grant | Op::Reset | Op::Available) =>
-            {
+            Ok(since) if !matches!(line.op, Op::Check | Op::Peek) => {
                 (Told::done(number, &since), None)
             }
             Ok(mut decision) => {
@@ -341,6 +370,7 @@ fn foreign(line: &Line<'_>, has_quota: bool, algorithm: Name) -> Option<&'static
     }
     match (algorithm == Name::Redisson, line.op) {
         (true, Op::Penalize) => Some("redisson takes nothing without asking"),
+        (true, Op::Block | Op::Pause | Op::Unblock) => Some("redisson blocks no key"),
         (true, Op::Grant) => Some("redisson gives permits back by a release"),
         (true, _) if has_quota => Some("a limiter of redisson has a rate of its own"),
         (true, _) if line.keep_free > 0 => Some("redisson leaves no units free"),

@@ -28,6 +28,8 @@ pub(crate) struct Line<'a> {
     pub(crate) of: Option<usize>,
     /// The units that it used in the end.
     pub(crate) used: Option<u64>,
+    /// How long the key is blocked or paused.
+    pub(crate) time: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -42,6 +44,9 @@ pub(crate) enum Op {
     Penalize,
     Grant,
     Reset,
+    Block,
+    Pause,
+    Unblock,
     /// redisson: releases permits, whichever line took them.
     Release,
     /// redisson: returns how many are left.

@@ -103,6 +103,67 @@ fn every_verdict_is_told_with_its_figures() {
     );
 }
 
+/// A block refuses, a pause lets wait, and a ban is a block that refusals make.
+#[test]
+fn blocks_pauses_and_bans_last_as_long_as_they_say() {
+    let (second, minute) = (1_000_000, 60_000_000_u64);
+    let ask = |at: u64, key: &str| json!({"t": T0 + at, "key": key, "max_wait": 2 * second});
+    let op =
+        |at: u64, op: &str, time: u64| json!({"t": T0 + at, "key": "a", "op": op, "time": time});
+    let traffic = lines(&[
+        op(0, "pause", second),
+        ask(0, "a"),
+        op(0, "block", minute),
+        ask(0, "a"),
+        json!({"t": T0, "key": "a", "op": "unblock"}),
+        ask(0, "a"),
+        // Five go, and three refusals ban for an hour.
+        json!({"t": T0, "key": "b", "cost": 5}),
+        json!({"t": T0, "key": "b"}),
+        json!({"t": T0, "key": "b"}),
+        json!({"t": T0, "key": "b"}),
+        json!({"t": T0 + 59 * minute, "key": "b"}),
+        json!({"t": T0 + 60 * minute, "key": "b"}),
+    ]);
+    let server = Server::start();
+    let options = "--algorithm token_bucket --limit 5 --period 1s \
+                   --ban-after 3 --ban-window 1m --ban-time 1h";
+    for options in [options.to_owned(), format!("{options} --redis {}", server.url())] {
+        let output = replay(&options, &traffic);
+        assert!(output.status.success(), "{}", said(&output));
+        let told = told(&output);
+        let figures: Vec<_> = told
+            .iter()
+            .map(|line| {
+                let figure = |name: &str| line[name].as_u64();
+                (line["verdict"].as_str().unwrap(), figure("wait_us").or(figure("retry_after_us")))
+            })
+            .collect();
+        assert_eq!(
+            figures,
+            [
+                ("done", None),
+                ("wait", Some(second)),
+                ("done", None),
+                ("deny", Some(minute)),
+                ("done", None),
+                // The one that waits keeps its slot.
+                ("wait", Some(2 * second / 5)),
+                ("allow", Some(0)),
+                ("deny", Some(second / 5)),
+                ("deny", Some(second / 5)),
+                ("deny", Some(60 * minute)),
+                ("deny", Some(minute)),
+                ("allow", Some(0)),
+            ]
+        );
+    }
+    let untimed = lines(&[json!({"t": T0, "key": "a", "op": "pause"})]);
+    assert!(said(&replay(options, &untimed)).contains("time"));
+    let timed = lines(&[json!({"t": T0, "key": "a", "time": 5})]);
+    assert!(said(&replay(options, &timed)).contains("time"));
+}
+
 /// Eight estimates of 1,000 use 100 each. One more is settled twice, and one is never settled.
 #[test]
 fn a_budget_holds_what_a_line_settles() {
