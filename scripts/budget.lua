@@ -214,22 +214,14 @@ if full < now then
   full, part = now, 0
 end
 
--- Settles: frees the held units of the charge, and spends all but those given back.
+-- Settles: frees the held units of the charge, and spends all but those given back. They are in
+-- the era of the mark, or in the later one: a renewal whose answer got lost has moved them there.
 --@ refund
 local since = mark1 - mark1 % max_hold
-local held = -1
-if since == begin then
-  held = current
-elseif since + max_hold == begin then
-  held = former
-end
+local earlier = since + max_hold == begin and math.min(former, cost) or 0
 -- Units that are no longer held count as spent, or were forgotten.
-if held >= cost then
-  if since == begin then
-    current = current - cost
-  else
-    former = former - cost
-  end
+if since <= begin and since + max_hold >= begin and earlier + current >= cost then
+  former, current = former - earlier, current - cost + earlier
   refunded = back
   if back < cost then
     -- The held units fit. Units used beyond them may become a debt.

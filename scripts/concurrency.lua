@@ -83,23 +83,18 @@ if era then
   most = math.max(0, limit - units0 - units1 - units2 - units3 - units4)
 end
 
--- Releases all units of the charge, whatever was used: there is nothing to spend.
+-- Releases all units of the charge, whatever was used: there is nothing to spend. They are in the
+-- era of the mark, or in later ones: a renewal whose answer got lost has moved them there.
 --@ refund
 local age = (era - mark1 + mark1 % era_width) / era_width
-local freed = true
-if age == 0 and units0 >= cost then
-  units0 = units0 - cost
-elseif age == 1 and units1 >= cost then
-  units1 = units1 - cost
-elseif age == 2 and units2 >= cost then
-  units2 = units2 - cost
-elseif age == 3 and units3 >= cost then
-  units3 = units3 - cost
-elseif age == 4 and units4 >= cost then
-  units4 = units4 - cost
-else
-  freed = false
-end
-if freed then
-  refunded = math.max(0, back)
+if age >= 0 and age <= 4 then
+  local held, missing = { units4, units3, units2, units1, units0 }, cost
+  for place = 5 - age, 5 do
+    local freed = math.min(missing, held[place])
+    held[place], missing = held[place] - freed, missing - freed
+  end
+  if missing == 0 then
+    units4, units3, units2, units1, units0 = unpack(held)
+    refunded = math.max(0, back)
+  end
 end

@@ -343,18 +343,18 @@ impl Algorithm for Budget {
     fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
         let mut next = rule.rolled(state, now);
         let since = rule.era(refund.mark.first[0]);
-        let held = if since == next.begin {
-            &mut next.current
-        } else if since + rule.max_hold == next.begin {
-            &mut next.former
-        } else {
-            return None;
+        let earlier = match next.begin - since {
+            0 => 0,
+            age if age == rule.max_hold => next.former.min(refund.cost),
+            _ => return None,
         };
-        // Units that are no longer held count as spent, or were forgotten.
-        if *held < refund.cost {
+        // Units that are no longer held count as spent, or were forgotten. A renewal whose answer
+        // got lost has moved them to the later era.
+        if earlier + next.current < refund.cost {
             return None;
         }
-        *held -= refund.cost;
+        next.former -= earlier;
+        next.current -= refund.cost - earlier;
         // The held units fit, and what was used beyond them may be owed.
         let held = refund.cost.min((INEXACT - 1) / rule.unit.numerator);
         let kept = refund.kept();

@@ -307,11 +307,22 @@ impl Algorithm for Concurrency {
     }
 
     /// Releases all units of the charge, however many were used.
+    ///
+    /// They are in the era of the mark, or in later ones: a renewal whose answer got lost has moved
+    /// them there. All units of an era are alike. Each hold takes those of its earliest era, so
+    /// that every other one still finds as many from its own era on.
     fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
         let mut next = rule.rolled(state, now);
         let age = (next.begin - rule.era(refund.mark.first[0])) / rule.width;
-        let held = usize::try_from(age).ok().and_then(|age| next.held.get_mut(age))?;
-        *held = held.checked_sub(refund.cost).filter(|left| *left >= 0)?;
+        let eras = usize::try_from(age).ok().and_then(|age| next.held.get_mut(..=age))?;
+        let mut missing = refund.cost;
+        for held in eras.iter_mut().rev() {
+            let freed = missing.min(*held);
+            (*held, missing) = (*held - freed, missing - freed);
+        }
+        if missing > 0 {
+            return None;
+        }
         *state = next;
         Some(refund.units.max(0))
     }

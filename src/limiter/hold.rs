@@ -4,15 +4,18 @@
 //! so that their renewals share calls. The reservation is in the guard, except while it is renewed:
 //! the guard then tells the task what to settle.
 
+use std::future::Future;
 use std::mem;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Limiter;
+use super::{Limiter, runtime};
 use crate::core::reservation::Reservation;
 use crate::core::settlement::{Renewal, Settlement, SettlementSender};
 use crate::core::sync::{Mutex, lock};
@@ -176,14 +179,39 @@ impl HeldUnits {
         loop {
             sleep_until(next_renewal(renewal.max_hold())).await;
             let Some(mut reservation) = self.take() else { return };
-            // An error may be gone at the next time.
-            let is_held = renewal.await.unwrap_or(true);
-            let next = self.by.renew(&mut reservation).filter(|_| is_held);
+            // An error may be gone at the next time, and of several limits one may still hold.
+            let _ = renewal.await;
+            let next = self.by.renew(&mut reservation);
             match (self.put_back(reservation), next) {
                 (true, Some(next)) => renewal = next,
                 _ => return,
             }
         }
+    }
+}
+
+/// The next renewal of units while a service runs: their reservation stays where it is.
+pub(crate) struct NextRenewal {
+    due: Pin<Box<Sleep>>,
+    renewal: Renewal,
+}
+
+impl NextRenewal {
+    /// `None` outside of a runtime.
+    pub(crate) fn new(renewal: Renewal) -> Option<Self> {
+        let due = runtime::sleep_until(next_renewal(renewal.max_hold())).ok()?;
+        Some(Self { due: Box::pin(due), renewal })
+    }
+}
+
+impl Future for NextRenewal {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.due.is_elapsed() {
+            ready!(self.due.as_mut().poll(cx));
+        }
+        Pin::new(&mut self.renewal).poll(cx).map(|_| ())
     }
 }
 

@@ -121,7 +121,7 @@ pub trait Limiter {
     /// The [`Renewal`] is a future of true if the units were still held. False if their time was
     /// over, or the key was reset: nothing is held any more. Await it before you settle the
     /// reservation, or renew it again. If its answer gets lost, the store may have renewed the
-    /// units: then a settlement no longer finds them, and they count until `max_hold` is over.
+    /// units; the next renewal or settlement finds them all the same.
     ///
     /// A [`Hold`](crate::limiter::Hold) renews itself.
     ///

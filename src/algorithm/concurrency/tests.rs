@@ -33,6 +33,10 @@ impl HeldKey {
         Concurrency::settle(&self.rule, &mut self.state, T0 + at, &refund)
     }
 
+    fn renew(&mut self, at: i64, cost: i64, mark: &Mark) -> (Mark, bool) {
+        Concurrency::renew(&self.rule, &mut self.state, T0 + at, cost, mark)
+    }
+
     fn report(&self, at: i64) -> (i64, i64) {
         let Report { remaining, reset_after } =
             Concurrency::report(&self.rule, self.state.as_ref(), T0 + at);
@@ -66,6 +70,28 @@ fn a_settlement_releases_all_units_however_many_were_used() {
         assert_eq!(key.settle(0, 2, used, &mark), None);
         assert_eq!(key.settle(0, 1, 0, &other), Some(1));
     }
+}
+
+/// The first hold keeps its old mark, and takes units of the second, which finds those of the first.
+#[test]
+fn each_hold_finds_units_after_a_renewal_whose_answer_got_lost() {
+    let mut key = HeldKey::of(6);
+    let [first, second] = [2, 1].map(|cost| key.hold(0, cost));
+    assert!(key.renew(SECOND, 2, &first).1);
+    let third = key.hold(2 * SECOND, 1);
+    let (first, is_held) = key.renew(3 * SECOND, 2, &first);
+    assert!(is_held);
+    let (second, is_held) = key.renew(4 * SECOND, 1, &second);
+    assert!(is_held);
+    assert_eq!(key.report(4 * SECOND).0, 2);
+    for (cost, mark) in [(2, &first), (1, &third), (1, &second)] {
+        assert_eq!(key.settle(6 * SECOND, cost, 0, mark), Some(cost));
+    }
+    assert_eq!(key.report(6 * SECOND).0, 6);
+    // A hold whose time is over finds nothing of others.
+    let late = key.hold(7 * SECOND, 1);
+    key.hold(12 * SECOND, 1);
+    assert!(!key.renew(12 * SECOND, 1, &late).1);
 }
 
 #[test]
