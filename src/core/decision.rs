@@ -257,6 +257,12 @@ impl Decision {
         self.details.as_mut()?.reservation.take()
     }
 
+    /// The reservation, if its units are held.
+    #[inline]
+    pub(crate) fn held_reservation(&mut self) -> Option<&mut Reservation> {
+        self.details.as_mut()?.reservation.as_mut().filter(|one| one.is_held())
+    }
+
     /// Puts back the reservation that was taken out.
     pub(crate) fn put_back(&mut self, reservation: Reservation) {
         if let Some(details) = &mut self.details {

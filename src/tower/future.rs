@@ -18,6 +18,7 @@ pub use crate::redis::RedisFuture;
 
 use crate::core::reservation::Reservation;
 use crate::core::{Charge, Decision, Refusal};
+use crate::limiter::hold::NextRenewal;
 use crate::limiter::{Admission, Limiter, Operation};
 use crate::tower::Settle;
 use crate::tower::reject::{Drain, Respond};
@@ -38,6 +39,8 @@ pin_project! {
         charge: Option<Box<Charge>>,
         // Holds the reservation while the handler may take it.
         handle: Option<SettleHandle>,
+        // While the inner service runs, and units are held.
+        renewing: Option<Box<NextRenewal>>,
         shared: Arc<Shared<L, K, R, H>>,
         #[pin]
         state: State<Admission<L::Future>, S::Future, L::Future, ServiceResult<S, Req>>,
@@ -99,7 +102,8 @@ impl<S: Service<Req>, L: Limiter, K, R, H, Req> ResponseFuture<S, L, K, R, H, Re
     ) -> Self {
         let state = State::Admitting { admission };
         let request = Some(request);
-        Self { inner, request, decision: None, charge, handle: None, shared, state }
+        let (decision, handle, renewing) = (None, None, None);
+        Self { inner, request, decision, charge, handle, renewing, shared, state }
     }
 
     /// Admits or refuses a request without asking the limiter.
@@ -113,7 +117,8 @@ impl<S: Service<Req>, L: Limiter, K, R, H, Req> ResponseFuture<S, L, K, R, H, Re
             Ok(decision) => (Some(decision), State::Readying),
             Err(refusal) => (None, State::Refusing { refusal: Some(refusal) }),
         };
-        Self { inner, request: Some(request), decision, charge: None, handle: None, shared, state }
+        let (request, charge, handle, renewing) = (Some(request), None, None, None);
+        Self { inner, request, decision, charge, handle, renewing, shared, state }
     }
 }
 
@@ -161,7 +166,12 @@ where
                     State::Calling { reply: this.inner.call(request) }
                 }
                 StateProj::Calling { reply } => {
-                    let mut result = ready!(reply.poll(cx));
+                    let Poll::Ready(mut result) = reply.poll(cx) else {
+                        let limiter = &*this.shared.limiter;
+                        renew(this.renewing, limiter, this.handle, this.decision, cx);
+                        return Poll::Pending;
+                    };
+                    *this.renewing = None;
                     let settle = match this.decision {
                         Some(decision) => {
                             take_back(this.handle, decision);
@@ -223,6 +233,37 @@ fn operation_of(settle: Settle) -> Option<Operation> {
         Settle::Reset => Some(Operation::Reset),
         Settle::Pause(time) => Some(Operation::Pause(time)),
         _ => None,
+    }
+}
+
+/// Renews held units for as long as the inner service runs.
+#[inline]
+fn renew<L: Limiter>(
+    renewing: &mut Option<Box<NextRenewal>>,
+    limiter: &L,
+    handle: &Option<SettleHandle>,
+    decision: &mut Option<Decision>,
+    cx: &mut Context<'_>,
+) {
+    loop {
+        let next = match renewing {
+            Some(next) => next,
+            None => {
+                let renewal = match handle {
+                    Some(handle) => handle.renew(),
+                    None => decision
+                        .as_mut()
+                        .and_then(Decision::held_reservation)
+                        .and_then(|reservation| limiter.renew(reservation)),
+                };
+                let Some(next) = renewal.and_then(NextRenewal::new) else { return };
+                renewing.insert(Box::new(next))
+            }
+        };
+        if Pin::new(next).poll(cx).is_pending() {
+            return;
+        }
+        *renewing = None;
     }
 }
 

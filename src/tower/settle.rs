@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::core::Decision;
 use crate::core::reservation::Reservation;
-use crate::core::settlement::Settlement;
+use crate::core::settlement::{Renewal, Settlement};
 use crate::core::sync::{Mutex, lock};
 use crate::limiter::Hold;
 use crate::limiter::hold::{self, SettleBy};
@@ -363,6 +363,13 @@ impl SettleHandle {
 
     pub(crate) fn new(unsettled: Unsettled) -> Self {
         Self(Arc::new(Mutex::new(Some(unsettled))))
+    }
+
+    /// Begins to renew the units that nobody took out.
+    pub(crate) fn renew(&self) -> Option<Renewal> {
+        let mut unsettled = lock(&self.0);
+        let Unsettled { reservation, settle_by } = unsettled.as_mut()?;
+        settle_by.renew(reservation)
     }
 }
 

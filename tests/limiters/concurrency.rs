@@ -196,6 +196,31 @@ async fn every_end_of_a_request_releases_it() {
     assert_eq!(left(&limiter).await, 1);
 }
 
+/// A call that takes longer than `max_hold` holds its units, whoever settles them.
+#[tokio::test(start_paused = true)]
+async fn a_slow_service_holds_its_units_until_it_answers() {
+    let limiter = limit(1);
+    let slow = service_fn(|_: Request<()>| async {
+        sleep(100 * FOUR).await;
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let layer = RateLimitLayer::new(limiter.clone(), |_: &Request<()>| one());
+    let (alone, by_body) = (layer.clone().layer(slow), layer.settle_later(WithBody).layer(slow));
+    let mut calls: [Pin<Box<dyn Future<Output = ()>>>; 2] = [
+        Box::pin(async move { drop(alone.oneshot(Request::new(())).await) }),
+        Box::pin(async move { drop(by_body.oneshot(Request::new(())).await) }),
+    ];
+    for call in &mut calls {
+        for _ in 0..99 {
+            let running = tokio::time::timeout(FOUR, call.as_mut()).await;
+            assert!(running.is_err());
+            assert_eq!(left(&limiter).await, 0);
+        }
+        call.as_mut().await;
+        assert_eq!(left(&limiter).await, 1);
+    }
+}
+
 /// The handler of an upgraded connection takes the units out of its handle.
 #[tokio::test(start_paused = true)]
 async fn an_upgraded_connection_holds_what_its_handler_took() {
