@@ -93,10 +93,12 @@ fn of_fields(headers: &HeaderMap) -> Option<Duration> {
     let sent = headers.get(DATE).and_then(|date| date.to_str().ok());
     let now = sent.and_then(date).unwrap_or_else(SystemTime::now);
     let until = |time: SystemTime| time.duration_since(now).unwrap_or_default();
+    // Some systems know no time that is as late.
+    let until_unix = |since| UNIX_EPOCH.checked_add(since).map_or(Duration::MAX, until);
     // No limit lasts 30 years: that is a time since 1970, in seconds or in milliseconds.
     let in_time = |reset| match reset {
-        1_000_000_000_000.. => until(UNIX_EPOCH + Duration::from_millis(reset)),
-        1_000_000_000.. => until(UNIX_EPOCH + Duration::from_secs(reset)),
+        1_000_000_000_000.. => until_unix(Duration::from_millis(reset)),
+        1_000_000_000.. => until_unix(Duration::from_secs(reset)),
         _ => Duration::from_secs(reset),
     };
     let read = |text| number(text).map(Duration::from_secs).or_else(|| date(text).map(until));
