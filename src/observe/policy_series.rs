@@ -1,7 +1,7 @@
 //! Counts each policy of a decision under its own name.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::meter::Meter;
 use super::recorded_outcome::AskedCharge;
@@ -18,7 +18,7 @@ const OTHERS: &str = "other";
 /// The meter of each policy that has taken part.
 #[derive(Debug, Default)]
 pub(crate) struct PolicySeries {
-    meters: RwLock<HashMap<Box<str>, Meter>>,
+    meters: RwLock<HashMap<Box<str>, Arc<Meter>>>,
 }
 
 impl PolicySeries {
@@ -33,24 +33,24 @@ impl PolicySeries {
         let is_refused = !is_admitted || is_in_shadow && has_refused;
         for policy in decision.policies() {
             if !is_refused || !policy.is_admitted() {
-                self.with_meter(policy.name(), |meter| meter.count_policy(asked, &policy));
+                self.meter(policy.name()).count_policy(asked, &policy);
             }
         }
         has_refused || !is_refused && decision.policies().next().is_some()
     }
 
-    fn with_meter(&self, name: &str, count: impl FnOnce(&Meter)) {
+    /// The meter of a name. It counts outside of the lock, since that runs code of the recorder.
+    fn meter(&self, name: &str) -> Arc<Meter> {
         // No code panics while the table is locked, so it is complete.
         let table = self.meters.read().unwrap_or_else(PoisonError::into_inner);
         let is_other = table.len() >= MAX_NAMES && !table.contains_key(name);
         let name = if is_other { OTHERS } else { name };
         if let Some(meter) = table.get(name) {
-            return count(meter);
+            return Arc::clone(meter);
         }
         drop(table);
-        // Outside of the lock, since this runs code of the recorder.
-        let meter = Meter::new(name);
+        let meter = Arc::new(Meter::new(name));
         let mut table = self.meters.write().unwrap_or_else(PoisonError::into_inner);
-        count(table.entry(name.into()).or_insert(meter));
+        Arc::clone(table.entry(name.into()).or_insert(meter))
     }
 }
