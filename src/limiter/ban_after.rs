@@ -103,7 +103,13 @@ impl<L: Limiter, C: Limiter> Limiter for BanAfter<L, C> {
 
     fn check(&self, charge: &Charge) -> Self::Future {
         let counts = charge.units() > 0 && !charge.has_parts();
-        let key = counts.then(|| Charge::new(charge.key().to_owned()));
+        let key = counts.then(|| {
+            let key = Charge::new(charge.key().to_owned());
+            match charge.deadline {
+                Some(deadline) => key.with_deadline(deadline),
+                None => key,
+            }
+        });
         BanAfterFuture::new(&self.limits, self.limits.inner.check(charge), key)
     }
 

@@ -49,6 +49,24 @@ async fn the_last_refusal_of_a_window_bans() {
     }
 }
 
+/// A refusal that is known is not lost: its count ends in the time for the decision.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_counted_within_the_time_for_its_decision() {
+    let limit = Duration::from_millis(100);
+    let never = |charge: &Charge| {
+        let deadline = charge.deadline().expect("that of the decision");
+        async move {
+            tokio::time::sleep_until(deadline.into()).await;
+            Err::<Decision, _>(Error::new(ErrorKind::Infrastructure, "no answer"))
+        }
+    };
+    let limiter = strict().ban_after(3, MINUTE, 24 * HOUR).count_by(never).timeout(limit);
+    for _ in 0..2 {
+        assert_eq!(refused_for(&limiter, "mallory").await, None);
+    }
+    assert_eq!(refused_for(&limiter, "mallory").await, Some(HOUR / 2));
+}
+
 /// One write for each ban, however many refusals there are.
 #[tokio::test(start_paused = true)]
 async fn a_flood_costs_the_store_one_block() {
