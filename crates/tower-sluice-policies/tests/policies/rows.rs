@@ -338,18 +338,32 @@ async fn a_client_has_its_address_as_its_key() {
 }
 
 /// A suspended plan refuses every request, also by its local share, and says no time to come back.
-#[tokio::test(start_paused = true)]
+/// That is no error, in memory and over Redis, alone and beside a row that admits.
+#[tokio::test]
 async fn a_limit_of_0_admits_nothing() {
+    let server = support::Server::start();
     for fields in [
+        "algorithm = 'smooth_bursty', limit = 0, period = '1h'",
         "algorithm = 'smooth_warming_up', limit = 0, period = '1h', max_wait = '5s'",
         "algorithm = 'concurrency', limit = 0",
+        "algorithm = 'budget', limit = 0, period = '1h'",
+        "algorithm = 'fixed_window', limit = 0, period = '1h'",
+        "algorithm = 'sliding_log', limit = 0, period = '1h'",
+        "algorithm = 'sliding_window', limit = 0, period = '1h'",
+        "algorithm = 'sliding_counter', limit = 0, period = '1h'",
         "limit = 0, period = '1h', burst = 20, cost = 3, cache_ratio = 0.5",
         "limit = 0, period = '1h', keep_free = '20%', on_error = { local = 9 }",
     ] {
-        let policies = policies(&format!("policy = [{{ name = 'plan', {fields} }}]"));
-        let refused = decide(&policies, &request("GET", "/", &[])).await;
-        assert_eq!(refused.outcome(), Outcome::Deny { retry_after: None }, "{fields}");
-        assert_eq!(refused.remaining(), Some(0), "{fields}");
+        let row = format!("{{ name = 'plan', {fields} }}");
+        let beside = format!("{row}, {{ name = 'other', limit = 9, period = '1h' }}");
+        for table in [row, beside].map(|list| rows(&list)) {
+            let over = super::over_redis::over(&server).build(&table);
+            for policies in [Policies::builder().build(&table), over].map(Result::unwrap) {
+                let refused = decide(&policies, &request("GET", "/", &[])).await;
+                assert_eq!(refused.outcome(), Outcome::Deny { retry_after: None }, "{fields}");
+                assert_eq!(refused.remaining(), Some(0), "{fields}");
+            }
+        }
     }
 }
 
