@@ -87,7 +87,7 @@ impl Turn for RenewedMark {
     }
 }
 
-/// Waits in both lines.
+/// The lines of a charge of two limiters. The first one that knows an instant tells when it is due.
 impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
     fn add(&self) -> usize {
         self.0.add().max(self.1.add())

@@ -1,6 +1,15 @@
 //! Admission, which a layer's request and `acquire` share. It checks the charge, and sleeps a
 //! reserved wait. If nothing can be reserved, or the key was paused meanwhile, it checks again.
 //! When the caller leaves, it passes the slot on.
+//!
+//! The path of a caller that leaves while it waits:
+//!
+//! 1. The drop of its future (`Acquire` below, or `tower/future.rs`) calls `Admission::abandon`,
+//!    which settles the reservation with 0 units used.
+//! 2. `ConfiguredAlgorithm::settle` finds its place in line, and calls `Turn::leave` of `line.rs`.
+//!    The waiters behind move up, so that the last slot of the key becomes spare.
+//! 3. The store takes the spare slot back (`SettleUnits`). If it cannot, `line.rs` keeps the slot
+//!    until it is due, and the next charge of the key takes it: `take_spare`.
 
 use std::any::type_name;
 use std::future::Future;

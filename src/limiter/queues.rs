@@ -74,8 +74,8 @@ pub(crate) struct QueuePlace {
 
 impl KeyQueues {
     /// Returns true if requests wait for units of a key on these terms, and none of them asks now.
-    /// While the first one asks, others may ask behind it: it may be one of them, as a charge that a limiter of the
-    /// application made anew.
+    /// While the first one asks, others may ask behind it: a limiter of the application may have
+    /// made its charge anew, so that it is not known as the first one.
     #[inline]
     pub(crate) fn rest(&self, key: &str, terms: impl FnOnce() -> QueueTerms) -> bool {
         if self.waiting.load(Relaxed) == 0 {
