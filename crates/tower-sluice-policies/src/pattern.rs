@@ -16,7 +16,7 @@ use tower_sluice::key::Head;
 use super::path::{Allowed, MAY_ALLOW, Reading, ambiguous_path, in_several_ways, spelled};
 use super::policy_key::{Finders, host_name, hosts};
 use super::request_values::parameters;
-use super::values::Texts;
+use super::values::{Flag, Texts};
 
 /// The methods that IANA lists, and `PURGE` of caches. Any other method is probably a typing error,
 /// and its policy would take no request.
@@ -50,7 +50,7 @@ pub(crate) struct Pattern {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     /// True if `/API` equals `/api`.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not", deserialize_with = "Flag::read")]
     pub(crate) ignore_case: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// A duration, such as `500ms`.
@@ -88,6 +88,13 @@ impl TryFrom<Value> for Flag {
             (_, Some(number @ 0..=1)) => Ok(Self(number == 1)),
             _ => Err(format!("{value} is not true or false, or 1 or 0")),
         }
+    }
+}
+
+impl Flag {
+    /// Reads a field that is false unless it is written.
+    pub(crate) fn read<'de, D: Deserializer<'de>>(written: D) -> Result<bool, D::Error> {
+        Self::deserialize(written).map(|flag| flag.0)
     }
 }
 

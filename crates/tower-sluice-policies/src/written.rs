@@ -45,6 +45,7 @@ pub(crate) struct Written {
     pub(crate) burst: Option<NonZeroU64>,
     pub(crate) max_debt: Option<Span>,
     pub(crate) max_hold: Option<Span>,
+    #[serde(deserialize_with = "Flag::read")]
     pub(crate) anchored: bool,
     pub(crate) calendar: Option<CalendarSpan>,
     pub(crate) time_zone: Option<String>,
@@ -53,7 +54,9 @@ pub(crate) struct Written {
     pub(crate) max_limit: Option<NonZeroU64>,
     pub(crate) cells: Option<u8>,
     pub(crate) max_burst: Option<Span>,
+    #[serde(deserialize_with = "Flag::read")]
     pub(crate) start_empty: bool,
+    #[serde(deserialize_with = "Flag::read")]
     pub(crate) wait_for_own_cost: bool,
     pub(crate) warm_up: Option<Span>,
     pub(crate) cold_factor: Option<f64>,

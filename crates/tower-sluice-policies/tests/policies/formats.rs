@@ -132,6 +132,29 @@ fn a_whole_number_may_have_a_point() {
     }
 }
 
+/// A table of numbers, such as one of SQL, has 1 and 0 for true and false.
+#[test]
+fn every_flag_may_be_a_number() {
+    let rows = |flag: &str| {
+        let text = format!(
+            "[[policy]]\nname = 'a'\nalgorithm = 'fixed_window'\nlimit = 1\nperiod = '1s'\n\
+             anchored = {flag}\nshadow = {flag}\n\
+             match = {{ path = '/a', ignore_case = {flag} }}\n\
+             [[policy]]\nname = 'b'\nalgorithm = 'smooth_bursty'\nlimit = 1\nperiod = '1s'\n\
+             max_burst = '1s'\nstart_empty = {flag}\nwait_for_own_cost = {flag}"
+        );
+        let policies = Policies::builder().build(&toml(&text).expect("TOML"))?;
+        let each = policies.policies();
+        Ok::<_, TableError>(
+            each.iter().map(|one| one.policy().chosen_algorithm()).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(rows("1").unwrap(), rows("true").unwrap());
+    assert_eq!(rows("0").unwrap(), rows("false").unwrap());
+    assert_ne!(rows("0").unwrap(), rows("1").unwrap());
+    rows("2").unwrap_err();
+}
+
 #[test]
 fn the_same_fault_is_the_same_error_in_every_format() {
     for (field, fields) in [
