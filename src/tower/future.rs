@@ -39,8 +39,6 @@ pin_project! {
         charge: Option<Box<Charge>>,
         // Holds the reservation while the handler may take it.
         handle: Option<SettleHandle>,
-        // While the inner service runs, and units are held.
-        renewing: Option<Box<NextRenewal>>,
         shared: Arc<Shared<L, K, R, H>>,
         #[pin]
         state: State<Admission<L::Future>, S::Future, L::Future, ServiceResult<S, Req>>,
@@ -84,7 +82,8 @@ pin_project! {
     enum State<A, F, O, T> {
         Admitting { #[pin] admission: A },
         Readying,
-        Calling { #[pin] reply: F },
+        // `renewing` is of held units.
+        Calling { #[pin] reply: F, renewing: Option<Box<NextRenewal>> },
         // Boxed, since few requests reach this state.
         Operating { #[pin] operation: O, answer: Option<Box<(Settle, T)>> },
         // `None` after it was returned.
@@ -102,8 +101,7 @@ impl<S: Service<Req>, L: Limiter, K, R, H, Req> ResponseFuture<S, L, K, R, H, Re
     ) -> Self {
         let state = State::Admitting { admission };
         let request = Some(request);
-        let (decision, handle, renewing) = (None, None, None);
-        Self { inner, request, decision, charge, handle, renewing, shared, state }
+        Self { inner, request, decision: None, charge, handle: None, shared, state }
     }
 
     /// Admits or refuses a request without asking the limiter.
@@ -117,8 +115,7 @@ impl<S: Service<Req>, L: Limiter, K, R, H, Req> ResponseFuture<S, L, K, R, H, Re
             Ok(decision) => (Some(decision), State::Readying),
             Err(refusal) => (None, State::Refusing { refusal: Some(refusal) }),
         };
-        let (request, charge, handle, renewing) = (Some(request), None, None, None);
-        Self { inner, request, decision, charge, handle, renewing, shared, state }
+        Self { inner, request: Some(request), decision, charge: None, handle: None, shared, state }
     }
 }
 
@@ -163,15 +160,14 @@ where
                         *this.handle = this.shared.hooks.later.hand_out(decision, request);
                     }
                     let request = this.request.take().expect("called once");
-                    State::Calling { reply: this.inner.call(request) }
+                    State::Calling { reply: this.inner.call(request), renewing: None }
                 }
-                StateProj::Calling { reply } => {
+                StateProj::Calling { reply, renewing } => {
                     let Poll::Ready(mut result) = reply.poll(cx) else {
                         let limiter = &*this.shared.limiter;
-                        renew(this.renewing, limiter, this.handle, this.decision, cx);
+                        renew(renewing, limiter, this.handle, this.decision, cx);
                         return Poll::Pending;
                     };
-                    *this.renewing = None;
                     let settle = match this.decision {
                         Some(decision) => {
                             take_back(this.handle, decision);
@@ -268,6 +264,7 @@ fn renew<L: Limiter>(
 }
 
 /// Takes back the units that the handler did not take.
+#[inline]
 fn take_back(handle: &mut Option<SettleHandle>, decision: &mut Decision) {
     if let Some(unsettled) = handle.take().and_then(|handle| handle.take()) {
         decision.put_back(unsettled.reservation);
