@@ -41,11 +41,11 @@ local function units_until(full, part, now, time, burst, unit_numerator, unit_de
 end
 
 -- Reads a number with or without a fraction, and three more. Any other text leaves
--- `full` nil.
+-- `full` nil, and a long one is not searched: its time grows with the square of its length.
 --@ read
 local sign, digits1, over, digits2, digits3, digits4 =
-  string.match(text, '^(%-?)(%d+)([^:]*):(%d+):(%d+):(%d+)$')
-if sign then
+  string.match(string.sub(text, 1, 128), '^(%-?)(%d+)([^:]*):(%d+):(%d+):(%d+)$')
+if sign and #text <= 128 then
   full, part, denominator, owes = integer(digits1), 0, 1, sign == '-'
   begin, current, former = integer(digits2), integer(digits3), integer(digits4)
   if over ~= '' then
