@@ -43,7 +43,7 @@ impl Rules {
             }
             (None, None) => return Ok(Self { known: Vec::new(), policies: None }),
         };
-        let table = Policies::builder().redis(pool.clone()).build(&rows);
+        let table = Policies::builder().redis(pool.clone()).reads_bodies().build(&rows);
         let policies = table.map_err(|error| Stop::Asked(told(&error, name.is_some())))?;
         let handles = policies.policies();
         let known = handles.iter().filter_map(|handle| {
