@@ -74,10 +74,12 @@ fn a_length_beside_chunks_is_refused() {
             assert!(connection.is_closed(), "what follows may be a part of the body");
         }
     }
-    // A length in another request of the connection is none of this one.
+    // A length in another request of the connection is none of this one. This upstream reads bodies:
+    // one that does not may close the connection as the second request comes.
+    let gateway = Gateway::with_policies(common::NO_POLICIES);
     let mut connection = Connection::open(gateway.listen);
-    assert_eq!(connection.request("POST", "/", &[], b"abc").status, 200);
-    connection.send_head("POST", "/", &[("transfer-encoding", "chunked")], None);
+    assert_eq!(connection.request("POST", "/echo", &[], b"abc").status, 200);
+    connection.send_head("POST", "/echo", &[("transfer-encoding", "chunked")], None);
     connection.send(b"e\r\ncontent-length\r\n0\r\n\r\n");
     assert_eq!(connection.answer("POST").status, 200);
 }
