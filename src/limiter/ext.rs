@@ -358,7 +358,8 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// Beside a limit of concurrency, other quotas get their units, and it is no error.
     /// Requests that wait keep their slots. A refund of a charge from before a grant may give back
-    /// less than it took. Units that a [lease](LimiterExt::lease) has taken stay leased.
+    /// less than it took, or once more what the grant gave back. So a window may have the granted
+    /// units more than its bound. Units that a [lease](LimiterExt::lease) has taken stay leased.
     ///
     /// # Errors
     ///

@@ -267,18 +267,6 @@ struct Work {
 
 type Works = HashMap<String, Work>;
 
-/// The admissions that the value of a key has seen.
-fn seen_by(key: &str, works: &Works, nodes: &HashMap<u64, Node>) -> BTreeSet<usize> {
-    let work = &works[key];
-    let mut seen: BTreeSet<usize> = work.bookings.iter().copied().collect();
-    let mut next = work.before;
-    while let Some(node) = next.and_then(|version| nodes.get(&version)) {
-        seen.extend(&node.bookings);
-        next = node.before;
-    }
-    seen
-}
-
 /// The value that stands under a key of a server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Current {
@@ -304,6 +292,10 @@ pub struct Account {
     pub freed: Vec<(String, i64)>,
     /// The pauses of keys: a key's label, when it was paused, and until when.
     pub pauses: Vec<(String, i64, i64)>,
+    /// The units that were granted: of a key, when, and how many at most.
+    pub grants: Vec<(String, i64, i64)>,
+    /// The blocks of keys: a key's label, when it was blocked, and for how long.
+    pub blocks: Vec<(String, i64, i64)>,
     /// True if a client may have taken a server for a proxy, since the network cut its greetings.
     /// Then a call has one key.
     pub may_be_apart: bool,
@@ -451,7 +443,21 @@ impl Account {
 
     /// The admissions that the value of a charge's first key has seen.
     fn seen_by(&self, charge: &Charge, works: &Works) -> BTreeSet<usize> {
-        seen_by(&charge.keys[0], works, &self.nodes)
+        let work = &works[&charge.keys[0]];
+        let mut seen: BTreeSet<usize> = work.bookings.iter().copied().collect();
+        let mut next = work.before;
+        while let Some(node) = next.and_then(|version| self.nodes.get(&version)) {
+            seen.extend(&node.bookings);
+            next = node.before;
+        }
+        seen
+    }
+
+    /// The units that were granted of a key until an instant. A charge that is refunded after a
+    /// grant may give back once more what that gave back.
+    pub fn granted(&self, key: &str, until: i64) -> i64 {
+        let own = self.grants.iter().filter(|(of, at, _)| of == key && *at <= until);
+        own.map(|(_, _, units)| units).sum()
     }
 
     /// Notes that a refund of an admission gave back units of others, since the value of the key
@@ -467,20 +473,6 @@ impl Account {
                 let given = units.min(one.taken - one.given_for_lost);
                 one.given_for_lost += given;
                 units -= given;
-            }
-        }
-    }
-
-    /// Notes that units of the newest admissions of each key of a charge were given back, and not by
-    /// those who took them.
-    fn grant(&mut self, charge: &Charge, units: i64, works: &Works) {
-        for key in &*charge.keys {
-            let mut left = units;
-            for index in seen_by(key, works, &self.nodes).into_iter().rev() {
-                let one = &mut self.bookings[index];
-                let given = left.min(one.taken - one.given_for_lost).max(0);
-                one.given_for_lost += given;
-                left -= given;
             }
         }
     }
@@ -720,8 +712,28 @@ impl Account {
                     return wrong(not_taken);
                 }
             }
-            Op::Reset | Op::Unblock | Op::Grant { .. } => {
+            Op::Reset | Op::Unblock => {
                 self.operate(charge, works);
+            }
+            Op::Grant { .. } => {
+                self.operate(charge, works);
+                let left = |state: Option<&State>| List::report(rule, state, now).remaining;
+                let is_above = |place: usize, own: &MemberState| {
+                    let (limit, member) = self.limit_of(&charge.keys[place]).expect("known");
+                    // A pace that has stored nothing yet admits all the same.
+                    let algorithm = self.limits[limit].algorithms[member];
+                    let is_pace = matches!(
+                        algorithm,
+                        AnyAlgorithm::SmoothBursty(_) | AnyAlgorithm::SmoothWarmingUp(_)
+                    );
+                    let rule = vec![rule[place].clone()];
+                    let left = |state: Option<&State>| List::report(&rule, state, now).remaining;
+                    !is_pace && left(Some(&vec![own.clone()])) > left(None)
+                };
+                let state = state_of(charge, works).unwrap_or_default();
+                if state.iter().enumerate().any(|(place, own)| is_above(place, own)) {
+                    return Err(format!("granted: {charge:?}: {} are left", left(Some(&state))));
+                }
             }
         }
         Ok(())
@@ -818,8 +830,13 @@ impl Account {
             Op::Grant { cost } => {
                 let mut state = state_of(charge, works);
                 List::grant(&charge.rule, &mut state, charge.now, *cost);
-                keep(charge, state, true, works);
-                self.grant(charge, *cost, works);
+                keep(charge, state, false, works);
+                // A log of which all is given back in the call that made it is not stored.
+                for key in &*charge.keys {
+                    works.get_mut(key).expect("it was read").is_changed = false;
+                }
+                let keys = charge.keys.iter().map(|key| (key.clone(), charge.now, *cost));
+                self.grants.extend(keys);
                 self.free(charge);
                 self.count("grant", charge);
             }
@@ -838,8 +855,11 @@ impl Account {
     fn note_block(&mut self, charge: &Charge, works: &mut Works) {
         let now = charge.now;
         match charge.op {
-            Op::Block { .. } => {
+            Op::Block { time } => {
                 block(charge, works);
+                for place in 0..charge.keys.len() {
+                    self.blocks.push((charge.label(place).to_owned(), now, time));
+                }
                 self.count("block", charge);
             }
             Op::Check { cost, ref keep_free, .. } => {

@@ -2,6 +2,7 @@
 //! servers' account.
 
 mod at_once;
+mod bans;
 mod deny_cache;
 mod leases;
 mod left;
@@ -23,7 +24,7 @@ pub use self::left::{ReadNaming, read_namings};
 pub use self::timeline::timeline;
 use super::account::{Account, Booking, Limit, Refusal};
 use super::clients::EVERYBODY;
-use super::clock::START;
+use super::clock::begins_at;
 use super::network::{Dial, Disturbance, Fault};
 use super::plan::{Ask, Asking, At, Plan, SECOND, Then, Way};
 use super::policies::{Table, taken_by_no_table};
@@ -80,6 +81,8 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("concurrent", seen.concurrent()))
         .or_else(|| named("released", seen.released()))
         .or_else(|| named("queued", seen.queued()))
+        .or_else(|| named("banned", seen.banned()))
+        .or_else(|| named("suspended", seen.suspended()))
         .or_else(|| named("unasked", seen.unasked()))
         .or_else(|| named("time", seen.time()))
         .or_else(|| named("once", seen.once()))
@@ -194,6 +197,9 @@ impl Seen<'_> {
 
     /// No window of a key holds more than its limit, but for what a server truly lost.
     fn bound(&self) -> Option<String> {
+        if let Some(over) = self.calendar_bound() {
+            return Some(over);
+        }
         // What comes back of a charge from before a reset may be a unit of one that left the very
         // same state since.
         let has_resets = self.plan.asks.iter().any(|ask| ask.way == Way::Reset);
@@ -206,7 +212,8 @@ impl Seen<'_> {
             if !limit.own_quotas.is_empty() {
                 return None;
             }
-            let why = excess(&bookings, limit.algorithms[member])?;
+            let granted = |until| self.account.granted(&key, until);
+            let why = excess(&bookings, limit.algorithms[member], granted)?;
             Some(format!("{key}: {why}"))
         })
     }
@@ -321,6 +328,8 @@ impl Seen<'_> {
                 _ if self.plan.stack.lease.is_some() => 2,
                 _ => 1,
             };
+            // The last refusal waits for the block.
+            let calls = calls + u32::from(self.plan.stack.ban.is_some());
             record.ended > record.asked + waits + TIMEOUT * calls + GRACE + frozen
         };
         self.records.iter().find(is_late).map(|record| self.shown(record))
@@ -340,6 +349,7 @@ impl Seen<'_> {
             match by {
                 // Of limiters that are asked in turn, the longest wait counts.
                 _ if self.asks_in_turn() => false,
+                Origin::Store if self.is_of_ban(record, retry_after) => false,
                 Origin::Store => !own.any(|one| {
                     let wait = one.wait.map(|wait| Duration::from_micros(wait.cast_unsigned()));
                     let is_asked = one.cost == cost && one.keep_free == kept_free(ask);
@@ -363,10 +373,11 @@ impl Seen<'_> {
     /// A caller that obeys its `Retry-After` is admitted if no other came first.
     fn obeyed(&self) -> Option<String> {
         let changes = |way| {
-            use Way::{Block, Pause, Penalize, Reset, Unblock};
-            matches!(way, Penalize | Block | Pause | Unblock | Reset)
+            use Way::{Block, Grant, Pause, Penalize, Reset, Unblock};
+            matches!(way, Penalize | Grant | Block | Pause | Unblock | Reset)
         };
         if self.has_odd_clocks()
+            || self.plan.stack.ban.is_some()
             || !self.is_exact()
             || self.plan.asking != Asking::Alone
             || self.plan.asks.iter().any(|ask| changes(ask.way) || ask.own_quota.is_some())
@@ -491,12 +502,14 @@ impl Seen<'_> {
         let is_plain = self.plan.stack.switches.is_empty() && !self.asks_in_turn();
         let names = [
             (Way::Penalize, "penalize"),
+            (Way::Grant, "grant"),
             (Way::Reset, "reset"),
             (Way::Block, "block"),
             (Way::Pause, "pause"),
             (Way::Unblock, "unblock"),
         ];
-        for (way, name) in names.into_iter().filter(|_| is_plain) {
+        let is_own = |way| way != Way::Block || self.plan.stack.ban.is_none();
+        for (way, name) in names.into_iter().filter(|(way, _)| is_plain && is_own(*way)) {
             for key in ["hot", "warm", "cold"] {
                 let own =
                     |record: &&Record| (self.ask(record).way, self.ask(record).key) == (way, key);
@@ -560,11 +573,15 @@ fn has_holds(limit: &Limit) -> bool {
 
 /// The time of the world at an instant of its clock.
 fn since_begin(at: i64) -> Duration {
-    Duration::from_micros(u64::try_from(at - START).unwrap_or(0))
+    Duration::from_micros(u64::try_from(at - begins_at()).unwrap_or(0))
 }
 
 /// The admissions that break the bound of an algorithm.
-fn excess(bookings: &[&Booking], algorithm: AnyAlgorithm) -> Option<String> {
+fn excess(
+    bookings: &[&Booking],
+    algorithm: AnyAlgorithm,
+    granted: impl Fn(i64) -> i64,
+) -> Option<String> {
     let quota = algorithm.quota().as_slice()[0];
     let limit = quota.limit().cast_signed();
     let period = i64::try_from(quota.period().as_micros()).expect("short");
@@ -589,7 +606,7 @@ fn excess(bookings: &[&Booking], algorithm: AnyAlgorithm) -> Option<String> {
         for (begin, first) in taken[..=index].iter().enumerate().rev() {
             units += first.taken - first.given_for_lost;
             match most(last.at - first.at) {
-                Some(most) if units > most => {
+                Some(most) if units > most + granted(last.at) => {
                     return Some(format!("{units} units, not {most}: {:?}", &taken[begin..=index]));
                 }
                 Some(_) => {}

@@ -18,7 +18,7 @@ use tower_sluice::{
 use tower_sluice_policies::Policies;
 
 use super::clock::micros;
-use super::plan::{Asking, MILLISECOND, Plan};
+use super::plan::{Asking, Ban, MILLISECOND, Plan};
 use super::world::TIMEOUT;
 
 /// The key that all charges share where several limiters are asked.
@@ -215,6 +215,9 @@ fn around(
     }
     if let Some(timeout) = stack.timeout {
         limiter = limiter.timeout(timeout).boxed();
+    }
+    if let Some(Ban { refusals, window, time }) = stack.ban {
+        limiter = limiter.ban_after(refusals, window, time).boxed();
     }
     if stack.is_shadow {
         limiter = shadow.insert(limiter.shadow()).clone().boxed();

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The instant at which the world begins, in µs since the epoch.
+/// The instant at which a world begins, in µs since the epoch, unless it says another one.
 pub const START: i64 = 1_767_225_600_000_000;
 
 thread_local! {
+    /// The instant at which the world of this thread begins.
+    static BEGINS_AT: Cell<i64> = const { Cell::new(START) };
     static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
     /// The instant of the event that is run, or the last that anybody asked for.
     static CLOCK: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -42,7 +44,17 @@ pub fn micros() -> i64 {
 }
 
 pub fn micros_at(at: Instant) -> i64 {
-    START + i64::try_from(since_begin(at).as_micros()).expect("few")
+    begins_at() + i64::try_from(since_begin(at).as_micros()).expect("few")
+}
+
+/// The instant at which the world begins, in µs since the epoch.
+pub fn begins_at() -> i64 {
+    BEGINS_AT.get()
+}
+
+/// Lets the next world of this thread begin at another instant.
+pub fn begin_at(micros: i64) {
+    BEGINS_AT.set(micros);
 }
 
 /// Begins a world.

@@ -2,6 +2,8 @@
 //! seed. A plan is data, so that it can be printed, and shrunk to what a violation needs.
 
 use std::time::Duration;
+#[cfg(feature = "calendar")]
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use fastrand::Rng;
 use tower_sluice::Quota;
@@ -12,6 +14,7 @@ use tower_sluice::algorithm::{
 
 use super::MENDED;
 use super::account::Limit;
+use super::clock::START;
 use super::network::Odds;
 use super::policies::Table;
 use super::servers::{Strike, StrikeKind, Topology};
@@ -30,6 +33,8 @@ pub type At<T> = (Duration, T);
 pub struct Plan {
     /// The seed of the network and of the servers.
     pub seed: u64,
+    /// The instant at which the world begins, by its clock, in µs since the epoch.
+    pub begins_at: i64,
     pub topology: Topology,
     /// The pools use RESP2, as for a proxy: a call has one key.
     pub is_resp2: bool,
@@ -81,6 +86,15 @@ pub struct Stack {
     /// Instants at which a switch goes off, into a shadow, on, and so on.
     pub switches: Vec<Duration>,
     pub has_fallback: bool,
+    pub ban: Option<Ban>,
+}
+
+/// So many refusals of a key within a window block it for a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ban {
+    pub refusals: u64,
+    pub window: Duration,
+    pub time: Duration,
 }
 
 /// One question of a caller.
@@ -116,6 +130,7 @@ pub enum Way {
     Peek,
     Estimate,
     Penalize,
+    Grant,
     Reset,
     Block,
     Pause,
@@ -164,6 +179,7 @@ impl Plan {
         let asks = asks(&limits[0], is_flooded, &stack, processes, end, dice);
         let plan = Self {
             seed: dice.u64(..),
+            begins_at: START,
             tables: Vec::new(),
             topology,
             is_resp2: false,
@@ -198,6 +214,13 @@ impl Plan {
             plan = plan.with_a_lost_master(&mut Rng::with_seed(seed.rotate_left(24)));
             plan = plan.with_holds(&mut Rng::with_seed(seed.rotate_left(40)));
             plan = plan.with_a_death(&mut Rng::with_seed(seed.rotate_left(56)));
+            let mut dice = Rng::with_seed(seed.rotate_left(4));
+            plan = plan.with_grants(&mut dice).with_a_ban(&mut dice);
+            plan = plan.with_suspended_plans(&mut dice);
+            #[cfg(feature = "calendar")]
+            {
+                plan = plan.by_the_calendar(&mut dice);
+            }
         }
         plan.is_resp2 = plan.topology == Topology::One && dice.u32(0..8) == 0;
         plan.keeping_units_free(&mut Rng::with_seed(seed.rotate_left(8)))
@@ -247,6 +270,86 @@ impl Plan {
                 7 => Then::Keep,
                 _ => ask.then,
             };
+        }
+        self
+    }
+
+    /// The same world, in which some give units of a key back.
+    fn with_grants(mut self, dice: &mut Rng) -> Self {
+        let is_at_once = |one: &AnyAlgorithm| matches!(one, AnyAlgorithm::Concurrency(_));
+        // Nothing can be granted of them.
+        let are_at_once = |limit: &Limit| limit.algorithms.iter().all(is_at_once);
+        let can = self.tables.is_empty() && !self.limits.iter().any(are_at_once);
+        if !can || dice.u32(0..6) > 0 {
+            return self;
+        }
+        for ask in &mut self.asks {
+            if dice.u32(0..20) == 0 {
+                ask.way = Way::Grant;
+                ask.own_quota = None;
+            }
+        }
+        self
+    }
+
+    /// The same world, in which a key is blocked that is refused too often.
+    fn with_a_ban(mut self, dice: &mut Rng) -> Self {
+        let is_taken = self.stack.is_shadow || !self.stack.switches.is_empty();
+        if !self.tables.is_empty() || is_taken || dice.u32(0..8) > 0 {
+            return self;
+        }
+        self.stack.ban = Some(Ban {
+            refusals: dice.u64(2..12),
+            window: MILLISECOND * dice.u32(50..1_000),
+            time: MILLISECOND * dice.u32(20..800),
+        });
+        self
+    }
+
+    /// The same world, in which the charges of some bring a quota of nothing.
+    fn with_suspended_plans(mut self, dice: &mut Rng) -> Self {
+        let limit = &mut self.limits[0];
+        let follows = limit.algorithms.iter().all(|one| one.rule_of(Quota::none()));
+        let is_plain = self.tables.is_empty() && self.asking == Asking::Alone && follows;
+        if !is_plain || dice.u32(0..12) > 0 {
+            return self;
+        }
+        limit.own_quotas = vec![vec![Quota::none(); limit.algorithms.len()]];
+        for ask in &mut self.asks {
+            let is_charge = matches!(ask.way, Way::Acquire | Way::Layer | Way::Estimate);
+            ask.own_quota = (is_charge && dice.u32(0..4) == 0).then_some(0);
+        }
+        self
+    }
+
+    /// The same world, at the end of a day: of some limits the windows are days.
+    ///
+    /// A client finds the day by the clock of its machine, so the world begins shortly before the
+    /// last midnight.
+    #[cfg(feature = "calendar")]
+    fn by_the_calendar(mut self, dice: &mut Rng) -> Self {
+        use tower_sluice::algorithm::Calendar;
+        let mut found = false;
+        let begins = MILLISECOND * dice.u32(0..4_000);
+        let is_chosen = dice.u32(0..4) == 0;
+        for limit in self.limits.iter_mut().filter(|_| is_chosen && self.tables.is_empty()) {
+            for algorithm in &mut limit.algorithms {
+                if let AnyAlgorithm::FixedWindow(_) = algorithm {
+                    let units = algorithm.quota().as_slice()[0].limit();
+                    *algorithm = FixedWindow::calendar(units, Calendar::day()).into();
+                    limit.own_quotas.clear();
+                    found = true;
+                }
+            }
+        }
+        if found {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+            let midnight = Duration::from_secs(now.as_secs() / 86_400 * 86_400);
+            let at = midnight - begins;
+            self.begins_at = i64::try_from(at.as_micros()).expect("before 2112");
+            for ask in &mut self.asks {
+                ask.own_quota = None;
+            }
         }
         self
     }
@@ -454,6 +557,7 @@ impl Plan {
         add(&|plan| plan.stack.max_keys = None);
         add(&|plan| plan.stack.timeout = None);
         add(&|plan| plan.stack.has_fallback = false);
+        add(&|plan| plan.stack.ban = None);
         add(&|plan| plan.topology = Topology::One);
         for index in 0..self.asks.len() {
             add(&|plan| plan.asks[index].patience = None);

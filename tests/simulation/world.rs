@@ -26,6 +26,7 @@ use tower_sluice::{
 use super::account::Account;
 use super::checks::{self, Seen};
 use super::clients::Process;
+use super::clock;
 use super::network::{Network, Odds};
 use super::plan::{Ask, At, MILLISECOND, Plan, SECOND, Then, Way};
 use super::policies::Table;
@@ -194,6 +195,7 @@ pub fn run_and_tell(plan: &Plan, tells: bool) -> Report {
 impl World {
     async fn live(plan: Plan, tells: bool) -> Report {
         let mut dice = Rng::with_seed(plan.seed);
+        clock::begin_at(plan.begins_at);
         let network = Network::start(dice.u64(..));
         let servers = Servers::start(&plan.topology, &network, dice.u64(..));
         let processes = (0..plan.processes)
@@ -363,7 +365,8 @@ impl World {
         let ask = &self.plan.asks[index];
         sleep_until(self.begun + ask.at).await;
         let retry_after = self.ask(index, false).await;
-        if let (Then::Obey, Some(retry_after)) = (ask.then, retry_after) {
+        let is_soon = |retry_after: &Duration| *retry_after < END / 2;
+        if let (Then::Obey, Some(retry_after)) = (ask.then, retry_after.filter(is_soon)) {
             sleep(retry_after).await;
             self.ask(index, true).await;
         }
@@ -471,6 +474,7 @@ impl World {
             Way::Peek => process.limiter.peek(charge).await.into(),
             Way::Estimate => process.limiter.estimate(charge).await.into(),
             Way::Penalize => process.limiter.penalize(charge).await.into(),
+            Way::Grant => process.limiter.grant(charge, ask.cost).await.into(),
             Way::Reset => process.limiter.reset(charge).await.into(),
             Way::Block => {
                 let time = MILLISECOND * 50 * u32::try_from(ask.cost).expect("few");

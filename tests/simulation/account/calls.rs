@@ -11,6 +11,7 @@ use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, InLua};
 use tower_sluice::redis::script_texts;
 
 use super::super::book::ScriptCall;
+use super::super::clock::begins_at;
 use super::super::lua::digest;
 use super::super::packing::{Packed, unpack};
 use super::super::resp::Reply;
@@ -98,15 +99,26 @@ fn label_of(key: &str) -> &str {
         .map_or("", |(label, _)| label.trim_start_matches('/'))
 }
 
+/// An instant in the window of a calendar in which clients are, by the clock of their machine.
+fn present() -> i64 {
+    begins_at() + 60_000_000
+}
+
 thread_local! {
     /// The digests of the scripts of each list of algorithms that a world of this thread had.
-    static DIGESTS: RefCell<HashMap<Vec<Discriminant<AnyAlgorithm>>, [String; 2]>> =
-        RefCell::default();
+    static DIGESTS: RefCell<HashMap<Vec<Kind>, [String; 2]>> = RefCell::default();
 }
+
+/// An algorithm, and whether its windows are those of a calendar.
+type Kind = (Discriminant<AnyAlgorithm>, bool);
 
 /// The digests of the scripts that limiters with these algorithms run.
 fn digests(algorithms: &List) -> [String; 2] {
-    let kinds = algorithms.iter().map(discriminant).collect();
+    let is_dated = |one: &AnyAlgorithm| {
+        let rule = one.rule(one.quota()).expect("a rule");
+        AnyAlgorithm::is_dated(&rule)
+    };
+    let kinds = algorithms.iter().map(|one| (discriminant(one), is_dated(one))).collect();
     let assemble = || {
         let texts = match &algorithms[..] {
             [one] => script_texts(one),
@@ -287,7 +299,7 @@ impl Account {
         let brought = own_quotas.iter().map(|quotas| quotas[member].into());
         for (place, quota) in [algorithm.quota()].into_iter().chain(brought).enumerate() {
             let rule = vec![algorithm].rule(quota).map_err(|error| error.to_string())?;
-            let numbers = List::arguments(&rule, 0);
+            let numbers = List::arguments(&rule, present());
             let told = words.get(*at..*at + numbers.len()).unwrap_or_default();
             if numbers.iter().map(i64::to_string).eq(told.iter().cloned()) {
                 *at += numbers.len();

@@ -47,15 +47,16 @@ impl Ledger {
     fn take(&mut self, (era, width): (i64, i64), units: i64, booking: usize) -> bool {
         let is_of_era = |one: &HeldUnits| one.since - one.since % width == era;
         let is_own = |one: &HeldUnits| is_of_era(one) && one.booking == Some(booking);
-        if let Some(place) = self.holds.iter().position(is_own) {
-            self.holds.swap_remove(place);
-            return true;
-        }
         let sum: i64 = self.holds.iter().filter(|one| is_of_era(one)).map(|one| one.units).sum();
-        if sum >= units {
-            self.add(-units, era, None);
+        // Others may have taken of its own.
+        if sum < units {
+            return false;
         }
-        sum >= units
+        match self.holds.iter().position(is_own) {
+            Some(place) => drop(self.holds.swap_remove(place)),
+            None => self.add(-units, era, None),
+        }
+        true
     }
 
     /// The units that are held for certain, and the most that may count still: an era ends after

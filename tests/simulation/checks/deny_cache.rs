@@ -56,7 +56,9 @@ impl Seen<'_> {
             let fits_at = since_begin(at + wait);
             // Who waits in a queue asks again, and may wait for what is left.
             let max_wait = ask.max_wait.saturating_sub(record.ended - record.asked);
-            let is_over = record.ended + left > fits_at || left <= max_wait;
+            let may_queue = self.holds_at_once() && !ask.max_wait.is_zero();
+            let told = if may_queue { record.ended } else { record.asked };
+            let is_over = told + left > fits_at || left <= max_wait;
             let is_less = refusal.keep_free <= kept_free(ask);
             refusal.cost <= ask.cost.cast_signed() && is_less && !is_over
         };
@@ -96,8 +98,8 @@ impl Seen<'_> {
             let ask = self.ask(other);
             let is_charge = matches!(ask.way, Way::Acquire | Way::Layer);
             let operates = {
-                use Way::{Block, Pause, Penalize, Reset, Unblock};
-                matches!(ask.way, Penalize | Reset | Block | Pause | Unblock)
+                use Way::{Block, Grant, Pause, Penalize, Reset, Unblock};
+                matches!(ask.way, Penalize | Grant | Reset | Block | Pause | Unblock)
             };
             // A hold of units at once frees them, however many were used.
             let frees = self.holds_at_once();

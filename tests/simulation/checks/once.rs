@@ -253,10 +253,10 @@ impl Seen<'_> {
     /// True if somebody makes the store forget charges.
     pub(super) fn forgets(&self) -> bool {
         let forgets = |way| {
-            use Way::{Block, Pause, Penalize, Reset, Unblock};
-            matches!(way, Reset | Block | Pause | Unblock | Penalize)
+            use Way::{Block, Grant, Pause, Penalize, Reset, Unblock};
+            matches!(way, Reset | Block | Pause | Unblock | Penalize | Grant)
         };
-        self.plan.asks.iter().any(|ask| forgets(ask.way))
+        self.plan.stack.ban.is_some() || self.plan.asks.iter().any(|ask| forgets(ask.way))
     }
 
     /// True if a fault explains that nothing of a charge came back within this time.
