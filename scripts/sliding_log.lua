@@ -341,7 +341,7 @@ most = instant > math.max(now, log and log.last and log.last.at or 0) and 0 or l
 --@ grant
 if log.last then
   local stored = log.stored
-  if amount < used(log, math.max(now, log.last.at) - period) then
+  if amount < used(log, now - period) then
     local kept, rank = find_leaver(log, amount)
     local rest = amount - after(kept, log.last)
     if rank then

@@ -242,8 +242,7 @@ impl Algorithm for SlidingLog {
 
     /// Gives back the newest units first: a change of older ones would make the later totals wrong.
     fn give(rule: &Rule, state: &mut State, now: i64, units: i64) {
-        let Some(last) = state.last().copied() else { return };
-        if units >= state.used(last.at.max(now) - rule.period) {
+        if units >= state.used(now - rule.period) {
             return *state = State::default();
         }
         let mut rest = units;

@@ -55,6 +55,18 @@ async fn gives_up_to_the_whole(limiter: &impl Limiter, name: &str) {
     assert!(take(limiter, 10).await.is_admitted(), "{name}");
 }
 
+/// Units that count now are not those of the window in which a waiter goes.
+#[tokio::test(start_paused = true)]
+async fn a_log_in_which_somebody_waits_gives_back_what_was_granted() {
+    let log = Memory::new("log", SlidingLog::new(Quota::per_minute(5)));
+    for _ in 0..2 {
+        assert!(log.check(&Charge::new("acme").cost(2)).await.unwrap().is_admitted());
+    }
+    let waits = log.check(&Charge::new("acme").cost(2).max_wait(60 * SECOND)).await.unwrap();
+    assert!(matches!(waits.outcome(), Outcome::Wait(_)), "{waits:?}");
+    assert_eq!(log.grant("acme", 3).await.unwrap().remaining(), Some(2));
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_algorithm_gives_up_to_the_whole() {
     for algorithm in each(Quota::new(10, 1_000 * HOUR)) {
