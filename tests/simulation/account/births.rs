@@ -19,6 +19,7 @@ pub(super) fn is_other(charge: &Charge, place: usize, born: i64, works: &Works) 
         Op::Settle { used, cost, .. } => {
             used > cost && !List::holds(&vec![charge.rule[place].clone()])
         }
+        Op::Renew { .. } => false,
         _ => true,
     };
     birth != born && (birth > 0 || !ends_no_debt)

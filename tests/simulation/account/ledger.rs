@@ -25,7 +25,6 @@ pub(super) struct Ledger {
 
 #[derive(Clone, Debug, PartialEq)]
 struct HeldUnits {
-    /// Below 0: a release of a charge that this value never saw took units of others.
     units: i64,
     /// Its charge, or its last renewal.
     since: i64,
@@ -42,20 +41,32 @@ impl Ledger {
         self.holds.push(HeldUnits { units, since, booking });
     }
 
-    /// Takes out a hold of an era, or as many units of others. Returns false if the era has not so
-    /// many.
+    /// Takes out a hold whose mark is of an era, or as many units of others. Returns false if there
+    /// are not so many since that era.
+    ///
+    /// The earliest units go. If they are of others, these have its units from then on: it was
+    /// renewed later than its mark says.
     fn take(&mut self, (era, width): (i64, i64), units: i64, booking: usize) -> bool {
-        let is_of_era = |one: &HeldUnits| one.since - one.since % width == era;
-        let is_own = |one: &HeldUnits| is_of_era(one) && one.booking == Some(booking);
-        let sum: i64 = self.holds.iter().filter(|one| is_of_era(one)).map(|one| one.units).sum();
-        // Others may have taken of its own.
+        let is_since = |one: &HeldUnits| one.since - one.since % width >= era;
+        let sum: i64 = self.holds.iter().filter(|one| is_since(one)).map(|one| one.units).sum();
         if sum < units {
             return false;
         }
-        match self.holds.iter().position(is_own) {
-            Some(place) => drop(self.holds.swap_remove(place)),
-            None => self.add(-units, era, None),
+        let (mut found, mut kept): (Vec<_>, Vec<_>) = self.holds.drain(..).partition(is_since);
+        found.sort_by_key(|one| one.since);
+        let mut places: Vec<_> = found.iter().map(|one| (one.since, one.units)).collect();
+        take_first(&mut places, units);
+        // A charge that this value never saw has none, and takes those of others.
+        for other in found.iter().filter(|one| one.booking != Some(booking)) {
+            let mut missing = other.units;
+            while let Some((since, most)) = places.first().copied().filter(|_| missing > 0) {
+                let here = missing.min(most);
+                take_first(&mut places, here);
+                kept.push(HeldUnits { units: here, since, ..*other });
+                missing -= here;
+            }
         }
+        self.holds = kept;
         true
     }
 
@@ -67,10 +78,19 @@ impl Ledger {
             own.map(|one| one.units).sum()
         };
         let age = |one: &HeldUnits| now - one.since;
-        let certain = |one: &HeldUnits| one.units < 0 || age(one) < ERAS * width;
-        let counted = |one: &HeldUnits| one.units > 0 && age(one) < (ERAS + 1) * width;
+        let certain = |one: &HeldUnits| age(one) < ERAS * width;
+        let counted = |one: &HeldUnits| age(one) < (ERAS + 1) * width;
         [of(&certain), of(&counted)]
     }
+}
+
+/// Takes units away from the first places, each an instant and its units.
+fn take_first(places: &mut Vec<(i64, i64)>, mut units: i64) {
+    for (_, own) in places.iter_mut() {
+        let taken = units.min(*own);
+        (*own, units) = (*own - taken, units - taken);
+    }
+    places.retain(|(_, own)| *own > 0);
 }
 
 /// The width of an era of the key at a place, if it is one of concurrency.
