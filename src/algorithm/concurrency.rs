@@ -59,7 +59,7 @@ const PAUSE: i64 = 1_000_000;
 /// over: a late release takes no units of others.
 ///
 /// The units of a process that dies are held for `max_hold` at least, and for 1.25 times that time
-/// at most.
+/// at most. If the answer of another hold's renewal got lost meanwhile, as long as that renewal.
 ///
 /// # No slot is promised
 ///

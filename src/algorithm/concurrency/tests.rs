@@ -73,6 +73,7 @@ fn a_settlement_releases_all_units_however_many_were_used() {
 }
 
 /// The first hold keeps its old mark, and takes units of the second, which finds those of the first.
+// Case 181.
 #[test]
 fn each_hold_finds_units_after_a_renewal_whose_answer_got_lost() {
     let mut key = HeldKey::of(6);
