@@ -513,7 +513,11 @@ impl Account {
         match op {
             // The answer tells the pause that follows. A charge that fails pauses all the same.
             Op::Pause { .. } => pause(charge, works),
-            Op::Unblock => unblock(charge, works),
+            Op::Unblock => {
+                unblock(charge, works);
+                // Others need not wait any more for the end of a pause, for which some wait.
+                self.free(charge);
+            }
             _ => {}
         }
         // The ends of pauses stand before the answer.

@@ -117,7 +117,9 @@ impl Seen<'_> {
             return None;
         }
         let mut counts: BTreeMap<(&str, i64), i64> = BTreeMap::new();
-        for one in &self.account.bookings {
+        // A waiter whose key is paused gives its slot back, and asks again.
+        let own = self.account.bookings.iter().filter(|one| !self.was_paused_away(one));
+        for one in own {
             *counts.entry((one.label("api"), one.cost)).or_default() += i64::from(one.settlements);
         }
         for record in self.records {

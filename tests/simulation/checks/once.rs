@@ -234,7 +234,7 @@ impl Seen<'_> {
 
     /// True if the slot of an admission lies in a later pause, so that its caller asked again. The
     /// store may not have been able to take the slot back.
-    fn was_paused_away(&self, one: &Booking) -> bool {
+    pub(super) fn was_paused_away(&self, one: &Booking) -> bool {
         let is_of_key = |label: &String| one.keys.iter().any(|(_, own)| own == label);
         let covers = |from: i64, until: i64| (one.now <= from && from <= one.at) && one.at < until;
         let mut pauses = self.account.pauses.iter();
