@@ -155,7 +155,8 @@ impl<C> Admission<C> {
 
     /// Polls the admission. `limiter` must be the one it was made with. An admission is stored in
     /// `admitted`. After `Ready` it is not polled again.
-    #[inline]
+    // Not only a hint: a call more costs each request 10 ns.
+    #[inline(always)]
     pub(crate) fn poll<L: Limiter<Future = C>>(
         self: Pin<&mut Self>,
         limiter: &L,
