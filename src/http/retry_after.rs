@@ -28,8 +28,8 @@ use super::rpc_status::retry_delay;
 ///
 /// - **Limits that have units left** do not count: they did not refuse. The fields say nothing then.
 /// - **Several values** of a field: the longest. Of `RateLimit`, the longest of all its limits.
-/// - **A date** counts from the `Date` of the response, so the clocks may differ. Without a `Date` it
-///   counts from the clock of this machine. A time that is over is a wait of 0.
+/// - **A date** counts from the `Date` of the response, so the clocks may differ. Without a `Date`
+///   it counts from the clock of this machine. A time that is over is a wait of 0.
 /// - **Seconds** are digits, perhaps with a fraction, which is rounded up. Anything else is
 ///   ignored. A number that is too large is `longest`.
 ///

@@ -23,8 +23,9 @@ use crate::core::{Charge, Decision, Error, Outcome};
 ///
 /// **Cost.** Each process counts alone, in memory, and writes once for each ban. A flood of
 /// refusals costs the store its checks, as without a ban; a
-/// [`deny_cache`](crate::LimiterExt::deny_cache) inside saves most of them. Over `n` processes, a key may be refused up to `n` times
-/// as often before it is banned. To count in one place, use [`count_by`](BanAfter::count_by).
+/// [`deny_cache`](crate::LimiterExt::deny_cache) inside saves most of them. Over `n` processes, a
+/// key may be refused up to `n` times as often before it is banned. To count in one place, use
+/// [`count_by`](BanAfter::count_by).
 ///
 /// The answer to the last refusal waits for the block, and tells its end. If the block fails, the
 /// next refusal tries again. Charges of several keys, peeks and errors do not count, and neither

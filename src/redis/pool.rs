@@ -68,10 +68,10 @@ impl Pool {
     /// longer than the time for a decision.
     ///
     /// A server that is read-only, as after a failover, loses every connection of the pool, and at
-    /// most ten new ones are made a second. There are three differences from [`connect`](Self::connect). A silent connection stays until
-    /// bb8's own test fails. An error does not say why connecting failed. Once a connection was
-    /// lost, a charge that misses the next one blames the server, however long bb8 pauses between
-    /// its attempts.
+    /// most ten new ones are made a second. There are three differences from
+    /// [`connect`](Self::connect). A silent connection stays until bb8's own test fails. An error
+    /// does not say why connecting failed. Once a connection was lost, a charge that misses the
+    /// next one blames the server, however long bb8 pauses between its attempts.
     #[cfg(feature = "bb8")]
     pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
     where

@@ -271,8 +271,8 @@ fn an_error_of_a_table_prints_its_text_for_debug_too() {
     }
 }
 
-/// A cost that fits, or that a row lets wait. And a quota whose product the algorithm of the row does
-/// not need.
+/// A cost that fits, or that a row lets wait. And a quota whose product the algorithm of the row
+/// does not need.
 #[test]
 fn a_row_that_its_algorithm_can_follow_is_no_error() {
     let base = "limit = 5\nperiod = '1s'\n";
