@@ -1,9 +1,8 @@
 //! What is used beyond a charge is owed in full: a debt has a bound of its own, and the horizon
-//! bounds waits alone. In memory, and over Redis by a clock of the test.
+//! bounds waits alone. The twins of `tests/algorithms/twins.rs` owe as much over Redis.
 
 use tower_sluice::Pool;
 use tower_sluice::algorithm::InLua;
-use tower_sluice::redis::AllAtOnce;
 
 use super::*;
 
@@ -98,19 +97,11 @@ async fn what_was_charged_one_and_settled_at_more_is_owed() {
     }
 }
 
-/// The same limit in memory and over Redis, with its clock.
-fn both(
-    algorithm: impl IntoAlgorithm<Algorithm: InLua> + Clone,
-    pool: &Pool,
-) -> [(Boxed, Stepped); 2] {
-    let clocks = [(); 2].map(|()| Stepped::default());
-    clocks.iter().for_each(|clock| clock.set(0));
-    let limiters = [
-        in_memory(algorithm.clone(), &clocks[0]).boxed(),
-        over_redis(algorithm, pool, &clocks[1]).boxed(),
-    ];
-    let mut clocks = clocks.into_iter();
-    limiters.map(|limiter| (limiter, clocks.next().expect("one for each")))
+/// A limiter with a clock of its own.
+fn own(algorithm: impl IntoAlgorithm) -> (Boxed, Stepped) {
+    let clock = Stepped::default();
+    clock.set(0);
+    (in_memory(algorithm, &clock).boxed(), clock)
 }
 
 /// Charges `cost` units of alice and settles them at `used`. Returns the units given back, and
@@ -137,67 +128,53 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// In seconds: 10 an hour come back one each 6 minutes.
 #[tokio::test]
 async fn a_refusal_tells_the_whole_debt_and_no_wait_is_reserved_behind_it() {
-    let server = Server::start();
     let quota = Quota::per_hour(10);
-    for (limiter, clock) in both(TokenBucket::new(quota), &server.pool()) {
-        assert_eq!(settled(&limiter, 1, 40).await, (0, 0));
-        // 30 units are owed, and one more is asked for.
-        assert_eq!(retry_after(&limiter, Duration::ZERO).await, 31 * 6 * MINUTE);
-        assert_eq!(retry_after(&limiter, Duration::MAX).await, 31 * 6 * MINUTE);
-        clock.set(31 * 360 * SECOND - SECOND);
-        let waits = limiter.check(&Charge::new("alice").max_wait(MINUTE)).await.unwrap();
-        assert_eq!(waits.outcome(), Outcome::Wait(Duration::from_secs(1)));
-    }
+    let (limiter, clock) = own(TokenBucket::new(quota));
+    assert_eq!(settled(&limiter, 1, 40).await, (0, 0));
+    // 30 units are owed, and one more is asked for.
+    assert_eq!(retry_after(&limiter, Duration::ZERO).await, 31 * 6 * MINUTE);
+    assert_eq!(retry_after(&limiter, Duration::MAX).await, 31 * 6 * MINUTE);
+    clock.set(31 * 360 * SECOND - SECOND);
+    let waits = limiter.check(&Charge::new("alice").max_wait(MINUTE)).await.unwrap();
+    assert_eq!(waits.outcome(), Outcome::Wait(Duration::from_secs(1)));
 }
 
 /// The clock of a promoted replica may be late.
 #[tokio::test]
 async fn a_clock_that_is_set_back_forgives_no_debt_and_locks_no_other_key_longer() {
-    let server = Server::start();
     let quota = Quota::per_hour(10);
-    for (limiter, clock) in both(TokenBucket::new(quota), &server.pool()) {
-        clock.set(100 * HOUR);
-        assert_eq!(settled(&limiter, 1, 40).await, (0, 0));
-        let bob = Charge::new("bob").cost(10);
-        assert!(limiter.check(&bob).await.unwrap().is_admitted());
-        clock.set(50 * HOUR);
-        let owed = 31 * 6 * MINUTE + Duration::from_secs(50 * 3_600);
-        assert_eq!(retry_after(&limiter, Duration::ZERO).await, owed);
-        let bob = limiter.check(&Charge::new("bob")).await.unwrap();
-        assert_eq!(bob.retry_after(), Some(MINUTE + 6 * MINUTE));
-    }
+    let (limiter, clock) = own(TokenBucket::new(quota));
+    clock.set(100 * HOUR);
+    assert_eq!(settled(&limiter, 1, 40).await, (0, 0));
+    let bob = Charge::new("bob").cost(10);
+    assert!(limiter.check(&bob).await.unwrap().is_admitted());
+    clock.set(50 * HOUR);
+    let owed = 31 * 6 * MINUTE + Duration::from_secs(50 * 3_600);
+    assert_eq!(retry_after(&limiter, Duration::ZERO).await, owed);
+    let bob = limiter.check(&Charge::new("bob")).await.unwrap();
+    assert_eq!(bob.retry_after(), Some(MINUTE + 6 * MINUTE));
 }
 
 /// In every form in which a limit is asked.
 #[tokio::test]
 async fn what_may_not_be_owed_is_told() {
-    let server = Server::start();
-    let (pool, quota) = (server.pool(), Quota::per_hour(10));
-    let hour = Duration::from_secs(3_600);
-    let bucket = TokenBucket::new(quota).max_debt(hour);
+    let (quota, hour) = (Quota::per_hour(10), Duration::from_secs(3_600));
+    let (bucket, budget) =
+        (TokenBucket::new(quota).max_debt(hour), Budget::new(quota).max_debt(hour));
     let wide = TokenBucket::new(Quota::per_hour(1_000));
-    let mut limiters: Vec<Boxed> = Vec::new();
-    for [one, other] in [
-        both(bucket, &pool),
-        both(Budget::new(quota).max_debt(hour), &pool),
-        both((bucket, wide), &pool),
-        both((wide, bucket), &pool),
-        both((Budget::new(quota).max_debt(hour), wide), &pool),
-        both((wide, Budget::new(quota).max_debt(hour)), &pool),
-    ] {
-        limiters.extend([one.0, other.0]);
-    }
-    let clock = Stepped::default();
-    clock.set(0);
-    let two = |key: String| [Charge::new(key.clone()), Charge::new(key)];
-    let redis = |algorithm| over_redis::<TokenBucket>(algorithm, &pool, &clock);
-    let at_once = AllAtOnce::new((redis(bucket), redis(wide)), move |charge: &Charge| {
-        two(charge.key().to_owned())
-    });
-    limiters.push(at_once.boxed());
     let members = [Memory::new("one", bucket).boxed(), Memory::new("two", wide).boxed()];
-    let in_turn = AllInTurn::new(members, move |charge: &Charge| two(charge.key().to_owned()));
-    limiters.push(in_turn.boxed());
+    let in_turn = AllInTurn::new(members, |charge: &Charge| {
+        [(); 2].map(|()| Charge::new(charge.key().to_owned()))
+    });
+    let limiters = [
+        own(bucket).0,
+        own(budget).0,
+        own((bucket, wide)).0,
+        own((wide, bucket)).0,
+        own((budget, wide)).0,
+        own((wide, budget)).0,
+        in_turn.boxed(),
+    ];
     for limiter in &limiters {
         assert_eq!(settled(limiter, 3, 25).await, (0, 5), "{limiter:?}");
         let penalty = limiter.penalize(Charge::new("alice").cost(7)).await.unwrap();
@@ -214,21 +191,20 @@ async fn what_may_not_be_owed_is_told() {
 /// Smooth limiters store a second here, so a debt is nearly all that they can take.
 #[tokio::test]
 async fn what_a_smooth_limiter_may_not_owe_is_told() {
-    let server = Server::start();
-    let (pool, quota) = (server.pool(), Quota::per_hour(10));
+    let quota = Quota::per_hour(10);
     let (second, most) = (Duration::from_secs(1), 61 * MINUTE);
     let bursty = SmoothBursty::new(quota).max_debt(most);
     let warming_up = SmoothWarmingUp::new(quota, second).max_debt(most);
     let wide = TokenBucket::new(Quota::per_hour(1_000));
     let limiters = [
-        both(bursty, &pool),
-        both(warming_up, &pool),
-        both((bursty, wide), &pool),
-        both((wide, bursty), &pool),
-        both((warming_up, wide), &pool),
-        both((wide, warming_up), &pool),
+        own(bursty).0,
+        own(warming_up).0,
+        own((bursty, wide)).0,
+        own((wide, bursty)).0,
+        own((warming_up, wide)).0,
+        own((wide, warming_up)).0,
     ];
-    for (limiter, _) in limiters.into_iter().flatten() {
+    for limiter in limiters {
         assert_eq!(settled(&limiter, 3, 25).await, (0, 15), "{limiter:?}");
         for (key, units, not_taken) in [("alice", 7, 7), ("bob", 7, 0), ("bob", 17, 14)] {
             let penalty = limiter.penalize(Charge::new(key).cost(units)).await.unwrap();
@@ -312,7 +288,6 @@ async fn of_processes_with_two_horizons_the_shorter_one_cuts_what_has_no_mark() 
 /// `max_debt`.
 #[tokio::test]
 async fn a_shorter_period_cuts_a_debt_to_its_own_burst_and_the_horizon_or_the_longest_debt() {
-    let server = Server::start();
     let (long, short) = (Quota::per_hour(10), Quota::per_second(10));
     let (hour, tenth) = (60 * MINUTE, Duration::from_millis(100));
     let bucket = TokenBucket::new(long).horizon(hour);
@@ -328,14 +303,13 @@ async fn a_shorter_period_cuts_a_debt_to_its_own_burst_and_the_horizon_or_the_lo
             AnyAlgorithm::from(bucket.max_debt(longest)),
             AnyAlgorithm::from(budget.max_debt(longest)),
         ] {
-            for (limiter, _) in both(algorithm, &server.pool()) {
-                let place = format!("{cost} {limiter:?} {algorithm:?}");
-                limiter.penalize(Charge::new("alice").cost(cost)).await.expect("a decision");
-                let refused = limiter.check(&Charge::new("alice").quota(short)).await.unwrap();
-                assert_eq!(refused.retry_after(), Some(left - 9 * tenth), "{place}");
-                let refused = limiter.check(&Charge::new("alice")).await.unwrap();
-                assert_eq!(refused.retry_after(), Some(left - 54 * MINUTE), "{place}");
-            }
+            let (limiter, _) = own(algorithm);
+            let place = format!("{cost} {limiter:?} {algorithm:?}");
+            limiter.penalize(Charge::new("alice").cost(cost)).await.expect("a decision");
+            let refused = limiter.check(&Charge::new("alice").quota(short)).await.unwrap();
+            assert_eq!(refused.retry_after(), Some(left - 9 * tenth), "{place}");
+            let refused = limiter.check(&Charge::new("alice")).await.unwrap();
+            assert_eq!(refused.retry_after(), Some(left - 54 * MINUTE), "{place}");
         }
     }
 }
@@ -343,8 +317,7 @@ async fn a_shorter_period_cuts_a_debt_to_its_own_burst_and_the_horizon_or_the_lo
 /// More than the limit counts in no window, and a window's end cancels it.
 #[tokio::test]
 async fn a_window_takes_its_limit_at_most_and_tells_the_rest() {
-    let server = Server::start();
-    let (pool, quota) = (server.pool(), Quota::per_hour(10));
+    let quota = Quota::per_hour(10);
     let algorithms: [AnyAlgorithm; 5] = [
         FixedWindow::new(quota).into(),
         FixedWindow::new(quota).anchored().into(),
@@ -353,15 +326,14 @@ async fn a_window_takes_its_limit_at_most_and_tells_the_rest() {
         SlidingCounter::new(quota).into(),
     ];
     for algorithm in algorithms {
-        for (limiter, clock) in both(algorithm, &pool) {
-            assert_eq!(settled(&limiter, 1, 15).await, (0, 4), "{algorithm:?}");
-            // Now more than the limit counts.
-            let penalty = limiter.penalize("alice").await.unwrap();
-            assert_eq!((penalty.not_taken(), penalty.remaining()), (1, Some(0)), "{algorithm:?}");
-            clock.set(2 * HOUR + HOUR / 10);
-            let left = limiter.peek("alice").await.unwrap().remaining();
-            assert_eq!(left, Some(10), "{algorithm:?}");
-        }
+        let (limiter, clock) = own(algorithm);
+        assert_eq!(settled(&limiter, 1, 15).await, (0, 4), "{algorithm:?}");
+        // Now more than the limit counts.
+        let penalty = limiter.penalize("alice").await.unwrap();
+        assert_eq!((penalty.not_taken(), penalty.remaining()), (1, Some(0)), "{algorithm:?}");
+        clock.set(2 * HOUR + HOUR / 10);
+        let left = limiter.peek("alice").await.unwrap().remaining();
+        assert_eq!(left, Some(10), "{algorithm:?}");
     }
 }
 
@@ -414,51 +386,45 @@ mod of_others {
     /// says to emulate by consumption beyond the limit.
     #[tokio::test]
     async fn consumption_beyond_the_limit_blocks_for_two_hours() {
-        let server = Server::start();
-        for (limiter, clock) in both(TokenBucket::new(Quota::per_hour(100)), &server.pool()) {
-            let all = Charge::new("alice").cost(100);
-            assert!(limiter.check(&all).await.unwrap().is_admitted());
-            assert!(!limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
-            limiter.penalize(Charge::new("alice").cost(200)).await.unwrap();
-            clock.set(2 * HOUR);
-            assert!(!limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
-            clock.set(2 * HOUR + 36 * SECOND);
-            assert!(limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
-        }
+        let (limiter, clock) = own(TokenBucket::new(Quota::per_hour(100)));
+        let all = Charge::new("alice").cost(100);
+        assert!(limiter.check(&all).await.unwrap().is_admitted());
+        assert!(!limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
+        limiter.penalize(Charge::new("alice").cost(200)).await.unwrap();
+        clock.set(2 * HOUR);
+        assert!(!limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
+        clock.set(2 * HOUR + 36 * SECOND);
+        assert!(limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
     }
 
     /// APISIX, issue 13755: the request that crosses the quota still completes, and everything
     /// after it is blocked, however far it went.
     #[tokio::test]
     async fn the_request_that_crosses_the_quota_completes_and_all_later_ones_are_refused() {
-        let server = Server::start();
         let month = Quota::new(100_000, Duration::from_secs(30 * 86_400));
-        for (limiter, clock) in both(Budget::new(month), &server.pool()) {
-            assert_eq!(settled(&limiter, 99_999, 99_999).await, (0, 0));
-            assert_eq!(settled(&limiter, 1, 250_000).await, (0, 0));
-            // 249,999 tokens take 75 days, at 3,333 a day.
-            for day in [1, 30, 60, 74] {
-                clock.set(day * 24 * HOUR);
-                assert!(!limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
-            }
-            clock.set(75 * 24 * HOUR);
-            assert!(limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
+        let (limiter, clock) = own(Budget::new(month));
+        assert_eq!(settled(&limiter, 99_999, 99_999).await, (0, 0));
+        assert_eq!(settled(&limiter, 1, 250_000).await, (0, 0));
+        // 249,999 tokens take 75 days, at 3,333 a day.
+        for day in [1, 30, 60, 74] {
+            clock.set(day * 24 * HOUR);
+            assert!(!limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
         }
+        clock.set(75 * 24 * HOUR);
+        assert!(limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
     }
 }
 
 /// A third of a µs beyond the horizon, behind which a burst is held.
 #[tokio::test]
 async fn a_debt_that_is_held_at_the_edge_of_the_horizon_has_its_mark() {
-    let server = Server::start();
     let budget = Budget::new(Quota::per_second(3)).horizon(Duration::from_micros(1_333_333));
-    for (limiter, clock) in both(budget, &server.pool()) {
-        clock.set(10 * SECOND);
-        let three = Charge::new("alice").cost(3);
-        let held = limiter.check(&three).await.unwrap().into_reservation().expect("it fits");
-        limiter.penalize(Charge::new("alice").cost(4)).await.unwrap();
-        clock.set(8 * SECOND);
-        limiter.settle(held, 0).expect("its own").await.unwrap();
-        assert_eq!(retry_after(&limiter, Duration::ZERO).await, Duration::from_micros(2_666_667));
-    }
+    let (limiter, clock) = own(budget);
+    clock.set(10 * SECOND);
+    let three = Charge::new("alice").cost(3);
+    let held = limiter.check(&three).await.unwrap().into_reservation().expect("it fits");
+    limiter.penalize(Charge::new("alice").cost(4)).await.unwrap();
+    clock.set(8 * SECOND);
+    limiter.settle(held, 0).expect("its own").await.unwrap();
+    assert_eq!(retry_after(&limiter, Duration::ZERO).await, Duration::from_micros(2_666_667));
 }

@@ -1,5 +1,5 @@
 //! A key that is paused: callers that may wait go when the pause is over, in order, and others are
-//! refused until then. Random histories over Redis stand in `block.rs`.
+//! refused until then. Random histories stand in `tests/algorithms/twins.rs`.
 
 use super::*;
 
@@ -67,17 +67,7 @@ async fn a_block_counts_before_a_pause() {
 /// Units that a charge took for the end of a pause come back when its caller leaves.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_a_pause_leaves_nothing_behind() {
-    for algorithm in [
-        AnyAlgorithm::from(TokenBucket::new(Quota::per_hour(3))),
-        Budget::new(Quota::per_hour(3)).into(),
-        FixedWindow::new(Quota::per_hour(3)).into(),
-        SlidingLog::new(Quota::per_hour(3)).into(),
-        SlidingWindow::new(Quota::per_hour(3)).into(),
-        SlidingCounter::new(Quota::per_hour(3)).into(),
-        SmoothBursty::new(Quota::per_hour(3)).into(),
-        SmoothWarmingUp::new(Quota::per_hour(3), SECOND).into(),
-        Concurrency::new(3).into(),
-    ] {
+    for algorithm in each(Quota::per_hour(3)) {
         let limiter = Memory::new("api", algorithm);
         let before = limiter.peek("key").await.unwrap().remaining();
         limiter.pause("key", SECOND).await.unwrap();
@@ -126,34 +116,6 @@ async fn a_waiting_request_that_has_no_time_for_the_pause_is_refused() {
     let refused = waiting.await.unwrap().unwrap_err();
     let Refusal::Denied(decision) = refused else { panic!("{refused:?}") };
     assert_eq!(decision.retry_after(), Some(9 * SECOND));
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_wrapper_passes_a_pause_on() {
-    for (name, limiter) in block::wrappers() {
-        // Enough for a lease.
-        for _ in 0..200 {
-            assert_eq!(outcome(&limiter, Duration::ZERO).await, Outcome::Allow, "{name}");
-        }
-        limiter.pause("key", HOUR / 60).await.unwrap();
-        for _ in 0..3 {
-            let refused = limiter.check(&one()).await.unwrap();
-            assert_eq!(refused.outcome(), refused_for(HOUR / 60), "{name}");
-            assert_eq!(refused.paused_for(), Some(HOUR / 60), "{name}");
-            tokio::task::yield_now().await;
-        }
-        // A cached refusal does not count for who may wait. Limiters in turn reserve no waits.
-        if name != "all in turn" {
-            let waiting = limiter.check(&one().max_wait(HOUR)).await.unwrap();
-            assert_eq!(waiting.outcome(), waits(HOUR / 60), "{name}");
-            assert!(limiter.settle(waiting.into_reservation().unwrap(), 0).is_ok(), "{name}");
-        }
-        limiter.unblock("key").await.unwrap();
-        assert_eq!(outcome(&limiter, Duration::ZERO).await, Outcome::Allow, "{name}");
-    }
-    let admits = |_: &Charge| -> Ready<Result<Decision, Error>> { ready(Ok(Decision::admitted())) };
-    let error = admits.pause("key", HOUR).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Configuration);
 }
 
 #[cfg(feature = "redis")]

@@ -5,8 +5,6 @@ use tower_sluice::respond::Respond;
 
 #[cfg(feature = "redis")]
 use tower_sluice::Redis;
-#[cfg(feature = "redis")]
-use tower_sluice::redis::AllAtOnce;
 
 use super::*;
 
@@ -316,20 +314,6 @@ async fn a_settlement_says_what_it_gave_back_in_memory() {
     assert_eq!(given_back(in_turn).await, [6, 6]);
     // Units that are put back into a lease are there for the next.
     assert_eq!(given_back(window().lease(100)).await, [6, 6]);
-}
-
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn a_settlement_says_what_it_gave_back_in_redis() {
-    let (_server, pool) = support::Server::pooled();
-    let quota = Quota::per_hour(1_000);
-    let bucket = |name| Redis::new(name, TokenBucket::new(quota), pool.clone());
-    let window = |name| Redis::new(name, FixedWindow::new(quota).anchored(), pool.clone());
-    assert_eq!(given_back(bucket("bucket")).await, [6, 0]);
-    assert_eq!(given_back(window("window")).await, [6, 6]);
-    let both = |charge: &Charge| [charge.clone(), charge.clone()];
-    let at_once = AllAtOnce::new((window("one"), window("other")), both);
-    assert_eq!(given_back(at_once).await, [6, 6]);
 }
 
 #[cfg(feature = "redis")]

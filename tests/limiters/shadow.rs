@@ -61,43 +61,6 @@ async fn a_charge_counts_once_and_a_peek_does_not() {
     }
 }
 
-/// Random charges of two keys, asked of a limiter and of its twin in shadow.
-async fn same_verdicts(plain: Boxed, shadow: Boxed, seed: u64) {
-    let mut dice = fastrand::Rng::with_seed(seed);
-    for call in 0..2_000 {
-        let key = ["alice", "bob"][dice.usize(..2)];
-        let wait = Duration::from_millis(100) * dice.u32(..4);
-        let charge = Charge::new(key).cost(dice.u64(..4)).max_wait(wait);
-        let mut expected = plain.check(&charge).await.unwrap();
-        let mut decision = shadow.check(&charge).await.unwrap();
-        assert_eq!(verdict(&decision), Ok(expected.outcome()), "call {call} of seed {seed}");
-        assert_eq!(decision.remaining(), expected.remaining());
-        if dice.u8(..3) == 0 {
-            let refunds = [expected.take_reservation(), decision.take_reservation()];
-            for (limiter, refund) in [&plain, &shadow].into_iter().zip(refunds) {
-                if let Some(refund) = refund {
-                    limiter.refund(refund).unwrap();
-                }
-            }
-        }
-        advance(Duration::from_millis(dice.u64(..120))).await;
-    }
-}
-
-// Case 122.
-#[tokio::test(start_paused = true)]
-async fn verdicts_are_those_without_the_shadow() {
-    let quota = || Quota::per_second(10).burst(5);
-    for seed in 1..=5 {
-        let bucket = || Memory::new("api", TokenBucket::new(quota()));
-        same_verdicts(bucket().boxed(), bucket().shadow().boxed(), seed).await;
-        let log = || Memory::new("api", SlidingLog::new(Quota::per_second(10)));
-        same_verdicts(log().boxed(), log().shadow().boxed(), seed).await;
-        let cached = || Memory::new("api", TokenBucket::new(quota())).deny_cache();
-        same_verdicts(cached().boxed(), cached().shadow().boxed(), seed).await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_layer_refuses_and_delays_nobody() {
     let limiter = Memory::new("api", TokenBucket::new(Quota::per_hour(1))).shadow();

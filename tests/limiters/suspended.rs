@@ -2,24 +2,6 @@
 
 use super::*;
 
-/// Each algorithm. A limit of concurrency has no period.
-fn each(quota: Quota) -> Vec<AnyAlgorithm> {
-    let whole = quota.period();
-    vec![
-        TokenBucket::new(quota).into(),
-        Budget::new(quota).into(),
-        Concurrency::of(quota).into(),
-        FixedWindow::new(quota).into(),
-        FixedWindow::new(quota).anchored().into(),
-        SlidingLog::new(quota).into(),
-        SlidingWindow::new(quota).into(),
-        SlidingCounter::new(quota).into(),
-        SmoothBursty::new(quota).max_burst(whole).into(),
-        SmoothBursty::new(quota).max_burst(whole).wait_for_own_cost().into(),
-        SmoothWarmingUp::new(quota, whole).into(),
-    ]
-}
-
 fn charge(quota: Option<Quota>) -> Charge {
     let charge = Charge::new("acme").max_wait(60 * SECOND);
     quota.into_iter().fold(charge, Charge::quota)

@@ -1,71 +1,7 @@
 //! A real server that stops and goes on, under load.
 
-use std::sync::atomic::AtomicBool;
-
 use super::*;
-use support::faults::{D, SLACK, until_decided, yearly};
-
-/// The time that each decision took, by whether Redis made it.
-#[derive(Default)]
-struct Times {
-    decided: Vec<Duration>,
-    undecided: Vec<Duration>,
-}
-
-impl Times {
-    fn add(&mut self, origin: Origin, took: Duration) {
-        match origin {
-            Origin::FailOpen => self.undecided.push(took),
-            _ => self.decided.push(took),
-        }
-    }
-}
-
-fn percentile(times: &mut [Duration], per_mille: usize) -> Duration {
-    times.sort_unstable();
-    times.get(times.len().saturating_sub(1) * per_mille / 1_000).copied().unwrap_or_default()
-}
-
-/// Asks from 16 tasks until `is_over`, and returns what it took.
-async fn load<L>(limiter: &L, is_over: impl Fn(Duration) -> bool) -> Times
-where
-    L: Limiter<Future: Send> + Clone + Send + Sync + 'static,
-{
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut tasks = JoinSet::new();
-    for _ in 0..16 {
-        let (limiter, stop) = (limiter.clone(), Arc::clone(&stop));
-        tasks.spawn(async move {
-            let mut times = Times::default();
-            while !stop.load(Relaxed) {
-                let begun = Instant::now();
-                let decision = limiter.check(&one()).await;
-                // A machine that is too busy causes saturation, which admits nobody.
-                let origin = decision.map_or_else(
-                    |error| {
-                        assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
-                        Origin::FailOpen
-                    },
-                    |decision| decision.origin(),
-                );
-                times.add(origin, begun.elapsed());
-                sleep(Duration::from_millis(1)).await;
-            }
-            times
-        });
-    }
-    let begun = Instant::now();
-    while !is_over(begun.elapsed()) {
-        sleep(Duration::from_millis(1)).await;
-    }
-    stop.store(true, Relaxed);
-    let mut all = Times::default();
-    for times in tasks.join_all().await {
-        all.decided.extend(times.decided);
-        all.undecided.extend(times.undecided);
-    }
-    all
-}
+use support::faults::{D, SLACK, in_time, until_decided, yearly};
 
 // Cases 7 to 9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,46 +11,44 @@ async fn a_stopped_server_is_left_and_found_again() {
     until_decided(&redis, ErrorKind::Infrastructure).await;
     let breaker = Breaker::new();
     let limiter = redis.breaker(breaker.clone()).or_else(FailOpen);
-    load(&limiter, |time| time > SECOND / 5).await;
-
+    // Sixteen callers ask until it is so. A machine that is too busy causes saturation, which
+    // admits nobody. Each is answered by its deadline.
+    let ask_until = async |is_so: &(dyn Fn() -> bool + Sync)| {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < LONG, "{breaker:?}");
+            let mut callers = JoinSet::new();
+            for _ in 0..16 {
+                let answer = limiter.check(&one());
+                callers.spawn(in_time(D + SLACK, answer));
+            }
+            for answer in callers.join_all().await {
+                assert!(
+                    answer.map_or_else(|error| error.kind() == ErrorKind::Saturation, |_| true)
+                );
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        begun.elapsed()
+    };
     server.signal("STOP");
-    let stopped = Instant::now();
-    let is_open = || breaker.state() != BreakerState::Closed;
-    let mut before = load(&limiter, |time| is_open() || time > LONG).await;
-    assert!(is_open(), "the breaker stays closed");
-    let open_after = stopped.elapsed();
-    let probes = breaker.counts().probes;
+    let open_after = ask_until(&|| breaker.state() != BreakerState::Closed).await;
+    let (probes, refused) = (breaker.counts().probes, breaker.counts().refused);
     let begun = Instant::now();
-    let mut while_open = load(&limiter, |time| time > SECOND).await;
-    assert_eq!(while_open.decided.len(), 0);
-    let (probes, tenths) = (breaker.counts().probes - probes, begun.elapsed().as_millis() / 100);
-
+    ask_until(&|| begun.elapsed() > SECOND).await;
+    let probes = breaker.counts().probes - probes;
+    let tenths = begun.elapsed().as_millis() / 100;
     server.signal("CONT");
-    let back = Instant::now();
-    load(&limiter, |time| breaker.state() == BreakerState::Closed || time > LONG).await;
-    let back = back.elapsed();
-    assert_eq!(breaker.state(), BreakerState::Closed);
-    while limiter.check(&one()).await.map_or(true, |decision| decision.origin() != Origin::Store) {
-        assert!(stopped.elapsed() < 4 * LONG, "{breaker:?}");
-    }
-
-    let slowest = percentile(&mut before.undecided, 999);
-    let calls = while_open.undecided.len();
+    let back = ask_until(&|| breaker.state() == BreakerState::Closed).await;
+    until_decided(&yearly(&server.url()), ErrorKind::Infrastructure).await;
     println!(
-        "fault case=7 open_after_ms={} before_p999_ms={:.1} open_p50_us={} open_p99_us={} \
-         calls={calls} probes={probes} back_ms={}",
+        "fault case=7 open_after_ms={} probes={probes} back_ms={}",
         open_after.as_millis(),
-        slowest.as_secs_f64() * 1e3,
-        percentile(&mut while_open.undecided, 500).as_micros(),
-        percentile(&mut while_open.undecided, 990).as_micros(),
-        back.as_millis(),
+        back.as_millis()
     );
-    assert!(slowest <= D + SLACK, "{slowest:?}");
-    // Most calls are answered long before the deadline, on the busiest machine too.
-    let usual = percentile(&mut while_open.undecided, 500);
-    assert!(usual < D, "{usual:?}");
     // One in at least 100 ms, and the one that was under way.
     assert!(u128::from(probes) <= tenths + 2, "{probes} probes in {tenths} tenths of a second");
+    assert!(breaker.counts().refused > refused, "{breaker:?}");
 }
 
 // Case 28.

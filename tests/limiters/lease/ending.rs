@@ -340,10 +340,3 @@ async fn a_refill_that_would_wait_is_refunded() {
     let waited = script.charges().len() - 2;
     assert_eq!(script.refunds(), [waited]);
 }
-
-#[tokio::test(start_paused = true)]
-async fn operations_that_the_inner_limiter_lacks_are_lacking() {
-    let closure = |_: &Charge| std::future::ready(Err(Error::new(ErrorKind::State, "none")));
-    let limiter = closure.lease(100);
-    assert!(limiter.operate(Operation::Reset, &Charge::new("hot")).is_none());
-}

@@ -2,7 +2,7 @@
 //! every decision.
 //!
 //! One clock drives both, so each step is decided at the same instant by a script on a real server
-//! and by `step`, whose state is kept here.
+//! and by the limiter in memory.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tower_sluice::algorithm::{
-    AnyAlgorithm, Budget, Check, Concurrency, FixedWindow, InLua, IntoAlgorithm, Mark, Quotas,
-    Refund, Ruling, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
-    TokenBucket, Verdict,
+    AnyAlgorithm, Budget, Concurrency, FixedWindow, InLua, IntoAlgorithm, Quotas, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
-use tower_sluice::limiter::{Boxed, Reservation};
+use tower_sluice::limiter::{Boxed, Operation, Reservation};
 use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis,
+    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
 };
 
 use super::{Played, was_lost};
@@ -146,67 +145,24 @@ fn history_key(history: usize) -> String {
     format!("history-{history}")
 }
 
-/// Returns what a decision tells, as its twin tells it.
-fn verdict(decision: &Decision, outcome: Outcome) -> (Verdict, i64, i64) {
-    let remaining = i64::try_from(decision.remaining().expect("reported")).expect("exact");
-    (of_outcome(outcome), remaining, micros_of(decision.reset_after().expect("reported")))
-}
-
-fn of_outcome(outcome: Outcome) -> Verdict {
-    match outcome {
-        Outcome::Allow => Verdict::Allow,
-        Outcome::Wait(wait) => Verdict::Wait(micros_of(wait)),
-        Outcome::Deny { retry_after: Some(wait) } => Verdict::Deny(micros_of(wait)),
-        Outcome::Deny { retry_after: None } => Verdict::Never,
-        other => panic!("no algorithm answers {other:?}"),
-    }
-}
-
-fn micros_of(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).expect("microseconds")
-}
-
-/// The quotas as decisions report them.
-fn reported(algorithm: &impl InLua, quotas: &Quotas, now: i64) -> Vec<Quota> {
-    let each = quotas.as_slice().iter().enumerate();
-    each.map(|(index, quota)| algorithm.reported(index, *quota, now)).collect()
-}
-
-/// Of several quotas each says the same in both, and together they say what the whole does.
-fn same_policies(from_lua: &Decision, answer: &Ruling, quotas: &[Quota], place: &str) {
-    let policies: Vec<_> = from_lua.policies().collect();
-    assert!(policies.iter().map(|policy| policy.quota()).eq(quotas.iter().copied()), "{place}");
-    assert_eq!(from_lua.quota(), from_lua.tightest().map(|policy| policy.quota()), "{place}");
-    if answer.members.is_empty() {
-        return;
-    }
-    let each = policies.iter().map(|policy| {
-        let remaining = i64::try_from(policy.remaining().expect("reported")).expect("exact");
-        let reset_after = micros_of(policy.reset_after().expect("reported"));
-        (of_outcome(policy.outcome()), remaining, reset_after)
+/// Returns what a decision tells: that of the whole, and that of each quota.
+fn told(decision: &Decision) -> String {
+    let report = (decision.remaining(), decision.reset_after(), decision.slot());
+    let times = (decision.paused_for(), decision.decided_at(), decision.not_taken());
+    let policies = decision.policies().map(|one| {
+        (one.quota(), one.outcome(), one.remaining(), one.reset_after(), one.kept_free())
     });
-    let expected = answer
-        .members
-        .iter()
-        .map(|one| (one.verdict, one.report.remaining, one.report.reset_after));
-    assert!(each.eq(expected), "{place}: {policies:?} and {:?}", answer.members);
-    let least = answer.members.iter().map(|one| one.report.remaining).min();
-    assert_eq!(least, Some(answer.report.remaining), "{place}");
-    if matches!(from_lua.outcome(), Outcome::Deny { .. }) {
-        let tightest = from_lua.tightest().expect("several");
-        assert_eq!(tightest.retry_after(), from_lua.retry_after(), "{place}");
-        assert_eq!(tightest.outcome(), from_lua.outcome(), "{place}");
-    }
+    let policies: Vec<_> = policies.collect();
+    format!("{:?} {report:?} {times:?} {policies:?}", decision.outcome())
 }
 
-/// A reservation of the script's, and what its twin remembers of the same one. `resets` counts
-/// those before it: one of before the last reset settles nothing.
-struct Reserved {
-    resets: usize,
-    lua: Reservation,
-    quota: Quotas,
-    cost: i64,
-    mark: Mark,
+/// Of several quotas, the whole says what the tightest one says.
+fn is_of_the_tightest(decision: &Decision, place: &str) {
+    let tightest = decision.tightest().expect("a quota");
+    assert_eq!(decision.quota(), Some(tightest.quota()), "{place}");
+    if let Outcome::Deny { .. } = decision.outcome() {
+        assert_eq!(tightest.outcome(), decision.outcome(), "{place}");
+    }
 }
 
 /// Runs `histories` of `steps` through both, as often as `play` says. Every second one begins with
@@ -241,6 +197,7 @@ async fn compare_from<A: InLua>(
     let lua = Redis::new(name, algorithm.clone(), play.pool.clone())
         .clock(crate::clock_at(&now))
         .decision_timeout(Duration::from_secs(30));
+    let rust = Memory::new("twin", algorithm.clone()).clock(crate::clock_at(&now));
 
     (play.begins)(lua.clone().boxed(), (0..histories).map(history_key).collect());
 
@@ -248,11 +205,13 @@ async fn compare_from<A: InLua>(
     'histories: for history in 0..histories {
         let key: Arc<str> = history_key(history).into();
         now.store(starts[history % 2], Relaxed);
+        // A block that is over is forgotten by the next write in Redis, and later in memory: no
+        // clock steps back to before it.
+        let stops = dice.below(3) == 0;
         // The end of the last decision's window.
         let mut reset = 0;
-        let mut state: Option<A::State> = None;
-        let mut resets = 0;
-        let mut reservations: Vec<Reserved> = Vec::new();
+        // What both have reserved.
+        let mut reservations: Vec<[Reservation; 2]> = Vec::new();
         for step in 0..steps {
             if end.is_some_and(|end| Instant::now() > end) {
                 return;
@@ -268,191 +227,129 @@ async fn compare_from<A: InLua>(
             let to_reset = [reset - 1, reset, reset + 1].map(|at| at - now.load(Relaxed) as i64);
             match dice.below(20) {
                 1..4 if to_reset[0] >= 0 => now.fetch_add(dice.pick(&to_reset) as u64, Relaxed),
-                0 => {
+                0 if !stops => {
                     let back = dice.pick(&[1, unit, period, 3_600_000_000]);
                     now.fetch_sub(back.min(now.load(Relaxed)), Relaxed)
                 }
                 _ => now.fetch_add(dice.pick(&forward), Relaxed),
             };
             now.fetch_min(LATEST, Relaxed);
-            let instant = now.load(Relaxed) as i64;
+            let instant = now.load(Relaxed);
             let place = format!("history {history}, step {step}, {quota:?}");
 
             if dice.below(5) == 0 && !reservations.is_empty() {
                 // The latest as often as any.
-                let which = if dice.below(2) == 0 {
-                    reservations.len() - 1
-                } else {
-                    dice.below(reservations.len())
-                };
-                let reserved = reservations.remove(which);
-                let Reserved { lua: reservation, quota, cost, mark, .. } = reserved;
-                let rule = algorithm.rule(quota).expect("a rule");
+                let last = reservations.len() - 1;
+                let any = dice.below(reservations.len());
+                let [from_lua, from_rust] = reservations.remove(dice.pick(&[last, any]));
                 // All, a part, nothing, or more than was taken.
-                let parts = [1, cost / 2, cost - 1];
+                let cost = from_lua.cost();
+                let parts = [1, cost / 2, cost.saturating_sub(1)];
                 let others = [0, 0, 0, cost, cost, cost + 1, 3 * cost, 1 << 53];
                 let used = dice.pick(&[&parts[..], &others].concat());
-                let settlement = Refund { units: cost - used, cost, mark: &mark };
-                let settled = match reserved.resets == resets {
-                    true => A::settle(&rule, &mut state, instant, &settlement),
-                    false => None,
-                };
-                let units = settled.unwrap_or(settlement.units.min(0));
-                let from_lua = lua.settle(reservation, used as u64).expect("its own").await;
-                let Some(from_lua) = play.answer(from_lua, || format!("{place}: {used} used"))
-                else {
-                    continue 'histories;
-                };
-                let from_lua = from_lua.given_back as i64 - from_lua.not_taken as i64;
-                assert_eq!(from_lua, units, "{place}: {used} of {cost} used");
+                let place = || format!("{place}: {used} of {cost} used");
+                let from_lua = lua.settle(from_lua, used).expect("its own").await;
+                let Some(from_lua) = play.answer(from_lua, place) else { continue 'histories };
+                let from_rust = rust.settle(from_rust, used).expect("its own").await;
+                assert_eq!(from_lua, from_rust.expect("an answer"), "{}", place());
                 continue;
             }
 
             if dice.below(8) == 0 && !reservations.is_empty() {
                 let which = dice.below(reservations.len());
-                let reserved = &mut reservations[which];
-                let rule = algorithm.rule(reserved.quota.clone()).expect("a rule");
-                let Some(renewal) = lua.renew(&mut reserved.lua) else {
-                    assert!(!A::holds(&rule), "{place}: a hold is not renewed");
-                    continue;
-                };
-                let Some(from_lua) = play.answer(renewal.await, || format!("{place}: renewal"))
-                else {
-                    continue 'histories;
-                };
-                let mut is_held = false;
-                if reserved.resets == resets {
-                    (reserved.mark, is_held) =
-                        A::renew(&rule, &mut state, instant, reserved.cost, &reserved.mark);
+                let [from_lua, from_rust] = &mut reservations[which];
+                let place = || format!("{place}: renewal");
+                let (from_lua, from_rust) = (lua.renew(from_lua), rust.renew(from_rust));
+                assert_eq!(from_lua.is_some(), from_rust.is_some(), "{}", place());
+                if let Some((from_lua, from_rust)) = from_lua.zip(from_rust) {
+                    let Some(is_held) = play.answer(from_lua.await, place) else {
+                        continue 'histories;
+                    };
+                    assert_eq!(is_held, from_rust.await.expect("an answer"), "{}", place());
                 }
-                assert_eq!(from_lua, is_held, "{place}: renewal of {}", reserved.cost);
                 continue;
             }
 
-            let rule = algorithm.rule(quota.clone()).expect("a rule");
+            let charge = Charge::new(Arc::clone(&key));
+            let own = charge.clone().quota(quota.clone());
             let capacity = one.burst_size();
-            if dice.below(25) == 0 {
-                let cost = dice.pick(&[0, 1, capacity, 2 * capacity + 1, 1 << 53]);
-                let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
-                let from_lua = lua.penalize(charge).await;
-                let Some(from_lua) = play.answer(from_lua, || format!("{place}: {cost} taken"))
-                else {
-                    continue 'histories;
-                };
-                let answer = A::penalize(&rule, &mut state, instant, cost as i64);
-                let from_rust =
-                    (answer.verdict, answer.report.remaining, answer.report.reset_after);
-                let told = verdict(&from_lua, from_lua.outcome());
-                assert_eq!(told, from_rust, "{place}: penalty of {cost}");
-                assert_eq!(from_lua.not_taken() as i64, answer.not_taken, "{place}: {cost} taken");
-                continue;
-            }
-            if dice.below(25) == 0 {
-                let units = dice.pick(&[0, 1, 1, 2, capacity / 2, capacity, 1 << 53]);
-                let charge = Charge::new(Arc::clone(&key)).quota(quota.clone());
-                let given = lua.grant(charge, units).await;
-                if !A::grants(&rule) {
-                    let error = given.expect_err("all is held");
-                    assert_eq!(error.kind(), ErrorKind::Configuration, "{place}: {error:?}");
+            let operation = match dice.below(120) {
+                0..5 => {
+                    let units = dice.pick(&[0, 1, capacity, 2 * capacity + 1, 1 << 53]);
+                    Some((Operation::Penalize, own.cost(units)))
+                }
+                5..10 => {
+                    let units = dice.pick(&[0, 1, 1, 2, capacity / 2, capacity, 1 << 53]);
+                    Some((Operation::Grant, own.cost(units)))
+                }
+                10..16 => {
+                    let cost = dice.pick(&[0, 1, 2, capacity, capacity + 1]);
+                    let wait = Duration::from_micros(dice.pick(&[0, unit, 60_000_000]));
+                    let keeps = kept(&mut dice, &quota);
+                    let estimated = own.cost(cost).max_wait(wait).keep_free(keeps.as_slice());
+                    Some((Operation::Estimate, estimated))
+                }
+                16..18 => Some((Operation::Reset, charge.clone())),
+                18..23 if stops => {
+                    let time = Duration::from_micros(dice.pick(&[0, 1, unit, period]));
+                    let stops = [Operation::Block(time), Operation::Pause(time)];
+                    Some((dice.pick(&stops), own))
+                }
+                23..25 if stops => Some((Operation::Unblock, own)),
+                _ => None,
+            };
+            if let Some((operation, charge)) = operation {
+                let place = || format!("{place}: {operation:?} {charge:?}");
+                let from_lua = lua.operate(operation, &charge).expect("known");
+                let from_rust = rust.operate(operation, &charge).expect("known").await;
+                if let Err(error) = &from_rust {
+                    assert_eq!(error.kind(), ErrorKind::Configuration, "{}", place());
+                    let error = from_lua.await.expect_err("all is held");
+                    assert_eq!(error.kind(), ErrorKind::Configuration, "{}", place());
                     continue;
                 }
-                let Some(from_lua) = play.answer(given, || format!("{place}: {units} given"))
-                else {
+                let Some(from_lua) = play.answer(from_lua.await, place) else {
                     continue 'histories;
                 };
-                let answer = A::grant(&rule, &mut state, instant, units as i64);
-                let from_rust =
-                    (answer.verdict, answer.report.remaining, answer.report.reset_after);
-                let told = verdict(&from_lua, from_lua.outcome());
-                assert_eq!(told, from_rust, "{place}: grant of {units}");
-                continue;
-            }
-            if dice.below(20) == 0 {
-                let cost = dice.pick(&[0, 1, 2, capacity, capacity + 1]);
-                let max_wait = dice.pick(&[0, unit, 60_000_000]);
-                let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
-                let keeps = kept(&mut dice, &quota);
-                let charge = charge.max_wait(Duration::from_micros(max_wait));
-                let charge = charge.keep_free(as_units(&keeps).as_slice());
-                let from_lua = lua.estimate(charge).await;
-                let Some(mut from_lua) = play.answer(from_lua, || format!("{place}: estimate"))
-                else {
-                    continue 'histories;
-                };
-                let check = Check::new(cost as i64, max_wait as i64).keeping(&keeps);
-                let answer = A::estimate(&rule, state.as_ref(), instant, check);
-                let from_rust =
-                    (answer.verdict, answer.report.remaining, answer.report.reset_after);
-                let told = verdict(&from_lua, from_lua.outcome());
-                assert_eq!(told, from_rust, "{place}: estimate of {check:?}");
-                same_policies(&from_lua, &answer, &reported(&algorithm, &quota, instant), &place);
-                assert!(
-                    from_lua.take_reservation().is_none(),
-                    "{place}: an estimate takes nothing"
-                );
-                continue;
-            }
-            if dice.below(60) == 0 {
-                let from_lua = lua.reset(Charge::new(Arc::clone(&key))).await;
-                if play.answer(from_lua, || format!("{place}: reset")).is_none() {
-                    continue 'histories;
-                }
-                (state, resets) = (None, resets + 1);
+                assert_eq!(told(&from_lua), told(&from_rust.expect("an answer")), "{}", place());
+                is_of_the_tightest(&from_lua, &place());
+                assert!(from_lua.reservation().is_none(), "{}", place());
                 continue;
             }
 
             let cost = dice.pick(&[0, 1, 1, 1, 2, capacity, capacity + 1]);
             let max_wait = dice.pick(&[0, unit, 60_000_000, u64::MAX]);
-            let mut charge =
-                Charge::new(Arc::clone(&key)).cost(cost).max_wait(Duration::from_micros(max_wait));
+            let mut charge = charge.cost(cost).max_wait(Duration::from_micros(max_wait));
             if quota != algorithm.quota() || dice.below(2) == 0 {
                 charge = charge.quota(quota.clone());
             }
-            let keeps = kept(&mut dice, &quota);
-            charge = charge.keep_free(as_units(&keeps).as_slice());
+            let charge = charge.keep_free(kept(&mut dice, &quota).as_slice());
+            let place = || format!("{place}: {charge:?}");
             let from_lua = lua.check(&charge).await;
-            let Some(mut from_lua) = play.answer(from_lua, || format!("{place}: check")) else {
-                continue 'histories;
-            };
-
-            let check = Check::new(cost as i64, max_wait.min(1 << 53) as i64).keeping(&keeps);
-            let answer = A::step(&rule, &mut state, instant, check);
-            let from_rust = (answer.verdict, answer.report.remaining, answer.report.reset_after);
-            // A limiter lets a charge wait for units which others hold. The script denies it.
-            let from_lua_alone = match (from_lua.outcome(), from_rust.0) {
-                (Outcome::Retry(_), Verdict::Deny(guess)) if check.max_wait > 0 => {
-                    Outcome::Deny { retry_after: Some(Duration::from_micros(guess as u64)) }
-                }
-                (outcome, _) => outcome,
-            };
-            assert_eq!(verdict(&from_lua, from_lua_alone), from_rust, "{place}: {charge:?}");
-            reset = instant + answer.report.reset_after;
-            same_policies(&from_lua, &answer, &reported(&algorithm, &quota, instant), &place);
-            assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
-
-            if let Some(lua) = from_lua.take_reservation() {
-                let mark = answer.mark.expect("reserved");
-                reservations.push(Reserved { resets, lua, quota, cost: check.cost, mark });
-            }
+            let Some(from_lua) = play.answer(from_lua, place) else { continue 'histories };
+            let from_rust = rust.check(&charge).await.expect("a decision");
+            assert_eq!(told(&from_lua), told(&from_rust), "{}", place());
+            assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant)));
+            is_of_the_tightest(&from_lua, &place());
+            reset = (instant + from_lua.reset_after().expect("reported").as_micros() as u64) as i64;
+            let reserved = [from_lua.into_reservation(), from_rust.into_reservation()];
+            assert_eq!(reserved[0].is_some(), reserved[1].is_some(), "{}", place());
+            reservations.extend(reserved[0].is_some().then(|| reserved.map(Option::unwrap)));
         }
     }
 }
 
 /// Units that a charge leaves free: mostly none, else one number for all quotas or one for each.
-fn kept(dice: &mut Dice, quotas: &Quotas) -> Vec<i64> {
+fn kept(dice: &mut Dice, quotas: &Quotas) -> Vec<u64> {
     let of = |dice: &mut Dice, quota: &Quota| {
-        let most = quota.burst_size() as i64;
-        dice.pick(&[0, 1, 1, 2, most / 2, (most - 1).max(0), most])
+        let most = quota.burst_size();
+        dice.pick(&[0, 1, 1, 2, most / 2, most.saturating_sub(1), most])
     };
     match dice.below(6) {
         0 => vec![of(dice, &quotas.as_slice()[0])],
         1 => quotas.as_slice().iter().map(|quota| of(dice, quota)).collect(),
         _ => Vec::new(),
     }
-}
-
-fn as_units(keeps: &[i64]) -> Vec<u64> {
-    keeps.iter().map(|units| *units as u64).collect()
 }
 
 const fn micros(limit: u64, period: u64) -> Quota {
@@ -516,11 +413,13 @@ where
 
 async fn token_bucket(play: &Play) {
     every_quota(play, TokenBucket::new, true).await;
+    every_quota(play, |quota| TokenBucket::new(quota).max_debt(2 * quota.period()), true).await;
 }
 
 /// Eras that the steps of time end, and eras that outlast them.
 async fn budget(play: &Play) {
-    every_quota(play, |quota| Budget::new(quota).max_hold(quota.period()), true).await;
+    let owing = |quota: Quota| Budget::new(quota).max_debt(2 * quota.period());
+    every_quota(play, |quota| owing(quota).max_hold(quota.period()), true).await;
     every_quota(play, |quota| Budget::new(quota).max_hold(2 * quota.period()).horizon(DAY), true)
         .await;
     every_quota(play, Budget::new, true).await;
@@ -704,7 +603,8 @@ async fn several(play: &Play) {
 
 async fn smooth_bursty(play: &Play) {
     every_quota(play, SmoothBursty::new, false).await;
-    every_quota(play, |quota| SmoothBursty::new(quota).start_empty(), false).await;
+    let owing = |quota: Quota| SmoothBursty::new(quota).max_debt(2 * quota.period());
+    every_quota(play, |quota| owing(quota).start_empty(), false).await;
     let own = |quota| SmoothBursty::new(quota).max_burst(400 * DAY).wait_for_own_cost();
     every_pace(
         play,
@@ -732,6 +632,7 @@ async fn smooth_warming_up(play: &Play) {
     ];
     for warm_up in [Duration::from_micros(1), Duration::from_secs(4), 30 * DAY] {
         every_pace(play, |quota| SmoothWarmingUp::new(quota, warm_up), &paces).await;
+        every_pace(play, |quota| SmoothWarmingUp::new(quota, warm_up).max_debt(DAY), &paces).await;
         every_pace(
             play,
             |quota| SmoothWarmingUp::new(quota, warm_up).cold_factor(1.7).wait_for_own_cost(),
