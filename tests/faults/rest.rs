@@ -1,9 +1,6 @@
 //! The first charge after a rest: of a thread, of the process, or of the machine. Its connection
 //! may have died meanwhile, and the process has not noticed.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
 use tokio::runtime::Runtime;
@@ -12,8 +9,8 @@ use super::*;
 
 use support::faults::*;
 use support::files::Files;
-use support::process::signal;
-use support::{ADMIN, in_a_process_with_files};
+use support::in_a_process_with_files;
+use support::process::{Process, of_this_binary, told};
 
 const ROUNDS: usize = 40;
 
@@ -26,18 +23,10 @@ fn runtimes() -> [(&'static str, Runtime); 2] {
 
 /// Ends the connections of all others. It needs no runtime, and returns when it is done.
 fn kill_connections(server: &Server) {
-    let mut socket = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
-    let login =
-        if server.admin_url().contains(ADMIN) { "AUTH tests tests\r\n" } else { "PING\r\n" };
-    let kill = format!("{login}CLIENT KILL TYPE normal SKIPME yes\r\n");
-    socket.write_all(kill.as_bytes()).expect("sent");
-    let mut said = String::new();
-    while said.lines().count() < 2 || !said.ends_with("\r\n") {
-        let mut bytes = [0; 64];
-        let count = socket.read(&mut bytes).expect("an answer");
-        said.push_str(&String::from_utf8_lossy(&bytes[..count]));
-    }
-    assert!(said.contains("\n:"), "{said}");
+    let client = redis::Client::open(server.admin_url()).expect("an address");
+    let mut connection = client.get_connection().expect("a connection");
+    let kill = ["KILL", "TYPE", "normal", "SKIPME", "yes"];
+    redis::cmd("CLIENT").arg(&kill[..]).exec(&mut connection).expect("a reply");
 }
 
 /// Kills all connections while the thread of a task stands still, which then charges. Returns how
@@ -97,66 +86,27 @@ fn with_tls_too() {
     }
 }
 
-/// A process of this binary that charges whenever it is asked to.
-struct Frozen {
-    child: Child,
-    orders: ChildStdin,
-    lines: BufReader<ChildStdout>,
-}
-
-impl Frozen {
-    fn start(server: &Server, runtime: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("this binary"))
-            .args(["rest::process", "--exact", "--ignored", "--nocapture", "--quiet"])
-            .envs([("REST_URL", server.url()), ("REST_RUNTIME", runtime.to_owned())])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("a process");
-        let (orders, lines) = (child.stdin.take().expect("a pipe"), child.stdout.take());
-        Self { child, orders, lines: BufReader::new(lines.expect("a pipe")) }
-    }
-
-    fn order(&mut self) {
-        writeln!(self.orders, "charge").expect("it listens");
-    }
-
-    /// What became of a charge.
-    fn outcome(&mut self) -> String {
-        loop {
-            let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).expect("a pipe") > 0, "it ended");
-            if let Some(outcome) = line.trim().strip_prefix("outcome ") {
-                return outcome.to_owned();
-            }
-        }
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        let _ = (self.child.kill(), self.child.wait());
-    }
-}
-
 /// As on AWS Lambda between two requests. The server closes what is idle in the meantime.
 // Cases 15 and 16.
 #[test]
 fn a_process_that_was_frozen_asks_over_a_new_connection() {
     let server = Server::start();
     for runtime in ["current_thread", "multi_thread"] {
-        let mut frozen = Frozen::start(&server, runtime);
+        let mut command = of_this_binary("rest::process");
+        let command = command.envs([("REST_URL", server.url()), ("REST_RUNTIME", runtime.into())]);
+        let mut frozen = Process::start(command).expect("a process");
         let mut unasked = 0;
         for _ in 0..ROUNDS {
-            frozen.order();
-            while frozen.outcome() != "Decided" {
-                frozen.order();
+            frozen.tell("charge");
+            while !frozen.says("outcome").expect("it runs").contains("Decided") {
+                frozen.tell("charge");
             }
-            signal(frozen.child.id(), "STOP");
+            frozen.signal("STOP");
             kill_connections(&server);
-            frozen.order();
-            signal(frozen.child.id(), "CONT");
-            unasked += usize::from(frozen.outcome() == "Infrastructure");
+            frozen.tell("charge");
+            frozen.signal("CONT");
+            let outcome = frozen.says("outcome").expect("it runs");
+            unasked += usize::from(outcome.contains("Infrastructure"));
         }
         println!("fault case=16 frozen runtime={runtime} unasked={unasked} of={ROUNDS}");
         assert_eq!(unasked, 0, "{runtime}");
@@ -172,13 +122,7 @@ fn process() {
     let limiter = yearly(&url).decision_timeout(LONG);
     runtime.block_on(async {
         loop {
-            let heard = tokio::task::spawn_blocking(|| {
-                let mut line = String::new();
-                std::io::stdin().read_line(&mut line).expect("a pipe")
-            });
-            if heard.await.expect("heard") == 0 {
-                return;
-            }
+            told().await;
             match limiter.check(&one()).await {
                 Ok(_) => println!("outcome Decided"),
                 Err(error) => println!("outcome {:?}", error.kind()),

@@ -1,8 +1,6 @@
 //! Limits of concurrency: who holds units, for how long, and when they are released.
 
 #[cfg(feature = "redis")]
-mod process;
-#[cfg(feature = "redis")]
 mod storm;
 
 use std::convert::Infallible;

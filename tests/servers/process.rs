@@ -1,6 +1,6 @@
 //! A program as a process of the test's own, and what Linux counts of a process.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -45,6 +45,19 @@ impl Process {
         let address = |rest: &str| rest.split([',', '\n']).next()?.parse().ok();
         let addresses: Vec<_> = line.split("://").skip(1).filter_map(address).collect();
         Ok((this, addresses.try_into().expect("its addresses")))
+    }
+
+    /// Writes a line to its stdin, if that is a pipe.
+    pub fn tell(&mut self, line: &str) {
+        let orders = self.child.stdin.as_mut().expect("a pipe");
+        writeln!(orders, "{line}").expect("it listens");
+    }
+
+    /// The lines of its stdout until one is `last`, or until it ends.
+    pub fn lines_until(&self, last: &str) -> Vec<String> {
+        let lines = self.lines.lock().unwrap();
+        let lines = lines.iter().map(|line| line.trim_end().to_owned());
+        lines.take_while(|line| line != last).collect()
     }
 
     /// Waits for a line of its stdout that contains `word`. `None` if it closes stdout before.
@@ -121,6 +134,24 @@ fn follow(
             line.clear();
         }
     })
+}
+
+/// A command that runs an ignored test of this very binary, with a pipe to its stdin.
+pub fn of_this_binary(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command.args([test, "--exact", "--ignored", "--nocapture", "--quiet"]).stdin(Stdio::piped());
+    command
+}
+
+/// In such a process: awaits a line of stdin. If none can come any more, it ends.
+pub async fn told() {
+    let heard = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).expect("a pipe")
+    });
+    if heard.await.expect("heard") == 0 {
+        std::process::exit(0);
+    }
 }
 
 /// Sends a process a signal by name.

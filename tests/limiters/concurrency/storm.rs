@@ -7,8 +7,10 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use super::process::Process;
 use crate::*;
+
+use support::process::{Process, of_this_binary, told};
+use tower_sluice::Pool;
 
 const PROCESSES: usize = 4;
 const TASKS: u64 = 16;
@@ -22,10 +24,32 @@ fn now() -> u64 {
     u64::try_from(since.as_micros()).expect("before the year 586,000")
 }
 
+/// Starts a process that holds and releases for so long.
+fn start(units: u64, max_hold: Duration, seconds: u64, url: &str) -> Process {
+    let mut command = of_this_binary("concurrency::storm::process");
+    let command = command.env("HOLDS_URL", url).env("HOLDS_UNITS", units.to_string());
+    let command = command.env("HOLDS_MILLIS", max_hold.as_millis().to_string());
+    Process::start(command.env("HOLDS_SECONDS", seconds.to_string())).expect("a process")
+}
+
+#[tokio::test]
+#[ignore = "the processes of other tests run it"]
+async fn process() {
+    let Ok(url) = std::env::var("HOLDS_URL") else { return };
+    let number =
+        |name: &str| -> u64 { std::env::var(name).expect("a variable").parse().expect("a number") };
+    let max_hold = Duration::from_millis(number("HOLDS_MILLIS"));
+    let pool = Pool::builder(&url).expect("an address");
+    let pool = pool.connect_timeout(LONG).response_timeout(LONG).build().expect("a pool");
+    let limit = Concurrency::new(number("HOLDS_UNITS")).max_hold(max_hold);
+    let limiter = Redis::new("at once", limit, pool).decision_timeout(LONG);
+    work(limiter, max_hold, Duration::from_secs(number("HOLDS_SECONDS"))).await;
+}
+
 /// Holds and releases, until the time is over.
-pub(super) async fn work(limiter: Redis<Concurrency>, max_hold: Duration, time: Duration) {
+async fn work(limiter: Redis<Concurrency>, max_hold: Duration, time: Duration) {
     println!("ready");
-    Process::told().await;
+    told().await;
     let end = Instant::now() + time;
     let mut tasks = JoinSet::new();
     for number in 0..TASKS {
@@ -37,7 +61,7 @@ pub(super) async fn work(limiter: Redis<Concurrency>, max_hold: Duration, time: 
     let _ = limiter.peek("all").await.expect("a peek");
     println!("done");
     // What waiters who left held is released by the runtime.
-    Process::told().await;
+    told().await;
 }
 
 async fn task(
@@ -125,21 +149,13 @@ async fn never_more_than_the_limit(seconds: u64) {
     let limiter = Redis::new("at once", Concurrency::new(LIMIT).max_hold(max_hold), server.pool());
     let limiter = limiter.decision_timeout(LONG);
     let mut processes: Vec<_> =
-        (0..PROCESSES).map(|_| Process::start(LIMIT, max_hold, seconds, &server.url())).collect();
-    processes.iter_mut().for_each(|process| process.says("ready"));
-    let read = |process: &mut Process| {
-        let lines = process.lines();
-        thread::spawn(move || {
-            let said = lines.map_while(Result::ok).take_while(|line| line != "done");
-            said.collect::<Vec<_>>()
-        })
-    };
-    let readers: Vec<_> = processes.iter_mut().map(read).collect();
-    processes.iter_mut().for_each(Process::tell);
+        (0..PROCESSES).map(|_| start(LIMIT, max_hold, seconds, &server.url())).collect();
+    processes.iter().for_each(|process| _ = process.says("ready").expect("it runs"));
+    processes.iter_mut().for_each(|process| process.tell("go"));
     thread::sleep(Duration::from_millis(500 * seconds));
     processes.iter_mut().take(2).for_each(Process::kill);
     let killed_at = now();
-    let said: Vec<_> = readers.into_iter().map(|one| one.join().expect("read")).collect();
+    let said: Vec<_> = processes.iter().map(|process| process.lines_until("done")).collect();
     let lost = said.iter().flatten().filter(|line| *line == "released false").count();
     let holds: Vec<_> = said.iter().flat_map(|lines| holds(lines)).collect();
     let open = holds.iter().filter(|held| held.until.is_none()).count();
