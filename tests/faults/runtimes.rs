@@ -154,18 +154,6 @@ fn a_runtime_parked_while_it_connects_does_not_block_others() {
     drop((asked, parked));
 }
 
-// Case 143.
-#[test]
-fn a_runtime_parked_with_the_connections_does_not_block_others() {
-    let server = Server::start();
-    let limiter = yearly(&server.url());
-    let parked = runtime();
-    parked.block_on(until_well(&limiter));
-    let back = runtime().block_on(until_well(&limiter));
-    println!("fault case=143 connected back_ms={}", back.as_millis());
-    drop(parked);
-}
-
 #[tokio::test]
 async fn a_charge_whose_carrier_ended_with_its_runtime_is_carried_by_another() {
     let server = Server::start();

@@ -94,44 +94,6 @@ async fn a_tuple_whose_keys_are_split_waits_for_those_that_still_move() {
     charge_all(&limiter, from_ref(&key)).await;
 }
 
-#[tokio::test]
-async fn units_come_back_also_in_a_slot_that_moves() {
-    let cluster = Cluster::start().await;
-    let limiter = patient(pool(&cluster));
-    let keys: Vec<_> = keys_in(11..=11).take(3).collect();
-    let mut reservations = Vec::new();
-    for key in &keys[..2] {
-        reservations.push((key, reserve(&limiter, key).await));
-    }
-    let from = cluster.begin_move(11, 1).await;
-    // A new key, which is where the slot moves to.
-    reservations.push((&keys[2], reserve(&limiter, &keys[2]).await));
-    for (key, reservation) in reservations {
-        assert_eq!(
-            limiter.settle(reservation, 0).expect("its own").await.unwrap().given_back,
-            1,
-            "{key}"
-        );
-        assert_eq!(taken(&limiter, key).await, 0, "{key}");
-    }
-    cluster.move_keys(11, from, 1).await;
-    let reservation = reserve(&limiter, &keys[0]).await;
-    cluster.end_move(11, from, 1).await;
-    assert_eq!(limiter.settle(reservation, 0).expect("its own").await.unwrap().given_back, 1);
-    // A refund that nobody awaits is decided before charges that come later.
-    for slot in 12..32 {
-        let key = keys_in(slot..=slot).next().unwrap();
-        for has_moved in [false, true] {
-            let reservation = reserve(&limiter, &key).await;
-            if has_moved {
-                cluster.move_slot(slot, 1).await;
-            }
-            assert!(limiter.settle(reservation, 0).is_ok());
-            assert_eq!(taken(&limiter, &key).await, 0, "slot {slot}");
-        }
-    }
-}
-
 /// Held units are renewed and released where their slot is.
 #[tokio::test]
 async fn units_stay_held_while_their_slot_moves() {
@@ -152,25 +114,6 @@ async fn units_stay_held_while_their_slot_moves() {
         limiter.settle(reservation, 0).expect("its own").await.expect("an answer");
         assert_eq!(left().await, Some(free));
     }
-}
-
-/// The source answers each charge, and names a server that is dead. A quiet process blames that
-/// server, not itself.
-#[tokio::test]
-async fn a_slot_that_moves_to_a_dead_server_is_not_load() {
-    let mut cluster = Cluster::start().await;
-    for node in 0..3 {
-        let coverage = ["SET", "cluster-require-full-coverage", "no"];
-        cluster.ask::<()>(node, cmd("CONFIG").arg(&coverage)).await;
-    }
-    let limiter = patient(pool(&cluster)).decision_timeout(Duration::from_millis(100));
-    let mut keys = keys_in(7..=7);
-    charge_all(&patient(pool(&cluster)), from_ref(&keys.next().unwrap())).await;
-    cluster.begin_move(7, 1).await;
-    cluster.kill(1);
-    let error = trouble(&limiter, &Charge::new(keys.next().unwrap())).await;
-    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
-    assert!(!error.to_string().contains("CLUSTERDOWN"), "{error:?}");
 }
 
 /// The right is needed while a slot moves, and at no other time.
