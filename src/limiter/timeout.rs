@@ -23,13 +23,49 @@ const BACKSTOP: Duration = Duration::from_millis(5);
 /// passes after those, the error does not show the state of a store: the call had only the rest of
 /// the time, and a store that is well may be silent for half of a rest of a few ms.
 pub(crate) fn after_other_calls(error: Error, charge: &Charge) -> Error {
-    let now = Instant::now().into_std();
-    let is_over = charge.deadline().is_some_and(|deadline| deadline <= now);
-    if error.kind() != ErrorKind::Infrastructure || !is_over {
-        return error;
+    let deadline = charge.deadline().map(Instant::from_std);
+    unless_over(error, deadline, "the time ended before all limiters had decided")
+}
+
+fn unless_over(error: Error, deadline: Option<Instant>, late: &'static str) -> Error {
+    let is_over = deadline.is_some_and(|deadline| deadline <= Instant::now());
+    match error.kind() {
+        ErrorKind::Infrastructure if is_over => {
+            Error::new(ErrorKind::Saturation, late).with_source(error)
+        }
+        _ => error,
     }
-    let late = "the time ended before all limiters had decided";
-    Error::new(ErrorKind::Saturation, late).with_source(error)
+}
+
+/// A call that waited for the first connection before it was sent.
+///
+/// If that took most of the time, a missed deadline does not show the state of a store, as in
+/// [`after_other_calls`]. A silence counts as the fault of a store if it lasts for half of the
+/// time, and there is no such time left.
+pub(crate) struct AfterConnecting {
+    deadline: Option<Instant>,
+    has_little_time: bool,
+}
+
+impl AfterConnecting {
+    /// Waits for the connection. A call without a deadline has time of its own.
+    pub(crate) async fn wait(
+        connecting: impl Future<Output = Result<(), Error>>,
+        deadline: Option<Instant>,
+    ) -> Result<Self, Error> {
+        let left = || deadline.map_or(Duration::MAX, |at| at.duration_since(Instant::now()));
+        let time = left();
+        connecting.await?;
+        Ok(Self { deadline, has_little_time: left() < time / 2 })
+    }
+
+    /// Makes the error of the call.
+    pub(crate) fn error(&self, error: Error) -> Error {
+        match self.has_little_time {
+            true => unless_over(error, self.deadline, "the time ended while the process connected"),
+            false => error,
+        }
+    }
 }
 
 /// A limiter with a time limit. Made by [`LimiterExt::timeout`](crate::LimiterExt::timeout).

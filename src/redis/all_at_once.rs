@@ -17,6 +17,7 @@ use crate::limiter::combination::held_reservations::{By, Charges, Tentative};
 use crate::limiter::combination::in_turn::Rules;
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
+use crate::limiter::timeout::AfterConnecting;
 use crate::limiter::{Boxed, Limiter, LimiterExt, MemberCharges, Operation, Parts};
 
 /// Limiters in one Redis over different keys, in one call, all or nothing: a limit per user *and*
@@ -160,15 +161,18 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
         // Before the members are put together: a connection may be made meanwhile.
         let knows_servers = first.knows_servers();
         let at_once = self.ask_at_once(operation, charge, &charges);
-        let (at_once, connected) = match at_once {
+        let at_once = match at_once {
             Some(at_once) if knows_servers => return at_once,
-            Some(at_once) => (at_once, first.clone().connected(first.deadline(charge))),
+            Some(at_once) => at_once,
             None => return in_turn(self.with_deadline(charge, charges)),
         };
-        let (first, in_turn) = (first.clone(), in_turn(self.with_deadline(charge, charges)));
+        let (first, deadline) = (first.clone(), first.deadline(charge));
+        let in_turn = in_turn(self.with_deadline(charge, charges));
         Box::pin(async move {
-            connected.await?;
-            if first.keys_apart() { in_turn.await } else { at_once.await }
+            let connecting = first.clone().connected(deadline);
+            let connected = AfterConnecting::wait(connecting, Some(deadline)).await?;
+            let answer = if first.keys_apart() { in_turn.await } else { at_once.await };
+            answer.map_err(|error| connected.error(error))
         })
     }
 

@@ -1,4 +1,5 @@
-//! The first charges of a process, to a cluster of which one master is away.
+//! The first charges of a process: to a cluster of which one master is away, and over a connection
+//! that is made late.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,12 +8,13 @@ use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::sleep;
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{LimiterExt, Quota, Redis};
+use tower_sluice::redis::AllAtOnce;
+use tower_sluice::{Charge, ErrorKind, LimiterExt, Quota, Redis};
 
 use super::network::Network;
-use super::plan::SECOND;
+use super::plan::{MILLISECOND, SECOND};
 use super::servers::{Servers, Strike, StrikeKind, Topology};
-use super::world::TIMEOUT;
+use super::world::{TIMEOUT, stand_still};
 
 const KEYS: usize = 30;
 
@@ -59,4 +61,31 @@ fn the_first_charges_do_not_wait_for_a_master_that_is_away() {
             });
         }
     }
+}
+
+/// A process that stood still connects late. Then the server is not silent for long, but for most
+/// of the time that is left.
+#[test]
+fn a_connection_that_was_made_late_is_no_fault_of_the_server() {
+    let mut kinds = Vec::new();
+    for seed in 0..200 {
+        fastrand::seed(seed);
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        LocalSet::new().block_on(&runtime.expect("a runtime"), async {
+            let network = Network::start(seed);
+            let servers = Servers::start(&Topology::One, &network, seed);
+            let pool = servers.pool(&network.dialer()).build().expect("an address");
+            let limiter =
+                |name| Redis::new(name, TokenBucket::new(Quota::per_hour(9)), pool.clone());
+            let limiters = (limiter("one"), limiter("other"));
+            let both = AllAtOnce::new(limiters, |charge: &Charge| [charge.clone(), charge.clone()]);
+            let both = both.timeout(89 * MILLISECOND);
+            let asked = spawn_local(async move { both.peek("a").await });
+            sleep(MILLISECOND).await;
+            stand_still(&network, 80 * MILLISECOND).await;
+            kinds.extend(asked.await.expect("no panic").err().map(|error| error.kind()));
+        });
+    }
+    assert!(kinds.contains(&ErrorKind::Saturation));
+    assert!(!kinds.contains(&ErrorKind::Infrastructure), "{kinds:?}");
 }

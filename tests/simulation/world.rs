@@ -192,6 +192,21 @@ pub fn run_and_tell(plan: &Plan, tells: bool) -> Report {
         .unwrap_or_else(|_| Report { violation: Some("panic".to_owned()), ..Report::default() })
 }
 
+/// Lets the thread stand still, and the network go on.
+pub async fn stand_still(network: &Network, time: Duration) {
+    // What was written before has left.
+    network.run_until(Instant::now());
+    let mut advancing = pin!(advance(time));
+    // The clock goes on with the first poll. Before any task runs, the network does.
+    poll_fn(|cx| {
+        let _ = advancing.as_mut().poll(cx);
+        Poll::Ready(())
+    })
+    .await;
+    network.run_until(Instant::now());
+    advancing.await;
+}
+
 impl World {
     async fn live(plan: Plan, tells: bool) -> Report {
         let mut dice = Rng::with_seed(plan.seed);
@@ -282,17 +297,7 @@ impl World {
         for (at, time) in freezes {
             sleep_until(self.begun + at).await;
             let begun = self.elapsed();
-            // What was written before has left.
-            self.network.run_until(Instant::now());
-            let mut advancing = pin!(advance(time));
-            // The clock goes on with the first poll. Before any task runs, the network does.
-            poll_fn(|cx| {
-                let _ = advancing.as_mut().poll(cx);
-                Poll::Ready(())
-            })
-            .await;
-            self.network.run_until(Instant::now());
-            advancing.await;
+            stand_still(&self.network, time).await;
             if time > NOTICEABLE {
                 self.network.stood_still();
             }

@@ -10,6 +10,8 @@ use std::mem;
 use std::pin::Pin;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::at_once::{AtATime, Together};
 use super::decided::{Decided, Part, PartsDecision};
 use super::held_reservations::{By, Tentative};
@@ -17,7 +19,7 @@ use super::join_all::join_all;
 use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 use crate::limiter::acquire::too_long_a_wait;
 use crate::limiter::operate::AllHeld;
-use crate::limiter::timeout::after_other_calls;
+use crate::limiter::timeout::{AfterConnecting, after_other_calls};
 use crate::limiter::{Limiter, Operation};
 
 /// Parts that are asked at once.
@@ -103,13 +105,21 @@ impl Step {
             let why = "the rules name another number of limiters than there are parts";
             return Ok(Err(Error::new(ErrorKind::Configuration, why)));
         }
-        if let Some(connecting) = several.0.connecting(&self.parts[0].charge)
-            && let Err(error) = connecting.await
-        {
-            return Ok(Err(error));
+        let charge = &self.parts[0].charge;
+        let mut connected = None;
+        if let Some(connecting) = several.0.connecting(charge) {
+            let deadline = charge.deadline().map(Instant::from_std);
+            match AfterConnecting::wait(connecting, deadline).await {
+                Ok(waited) => connected = Some(waited),
+                Err(error) => return Ok(Err(error)),
+            }
         }
-        let answer = several.0.check(&charges.collect::<Vec<_>>())?;
-        Ok(answer.await.map(|decision| (By::AtOnce(several), decision)))
+        let answer = several.0.check(&charges.collect::<Vec<_>>())?.await;
+        let answer = answer.map_err(|error| match connected {
+            Some(connected) => connected.error(error),
+            None => error,
+        });
+        Ok(answer.map(|decision| (By::AtOnce(several), decision)))
     }
 
     /// Peeks at all parts, or at fewer at a time if no call can decide about all.
