@@ -231,6 +231,19 @@ pub struct Refusal {
     pub wait: Option<i64>,
 }
 
+/// A block of a key.
+#[derive(Clone, Debug)]
+pub struct Blocking {
+    server: usize,
+    session: u64,
+    /// The instant of the world at which a client sent it.
+    pub sent_at: i64,
+    pub label: String,
+    /// Its begin by the server's clock, and for how long it is.
+    pub now: i64,
+    pub time: i64,
+}
+
 /// The state of a key, as the reference knows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Standing {
@@ -294,8 +307,7 @@ pub struct Account {
     pub pauses: Vec<(String, i64, i64)>,
     /// The units that were granted: of a key, when, and how many at most.
     pub grants: Vec<(String, i64, i64)>,
-    /// The blocks of keys: a key's label, when it was blocked, and for how long.
-    pub blocks: Vec<(String, i64, i64)>,
+    pub blocks: Vec<Blocking>,
     /// True if a client may have taken a server for a proxy, since the network cut its greetings.
     /// Then a call has one key.
     pub may_be_apart: bool,
@@ -334,6 +346,10 @@ impl Account {
         }
         for one in &mut account.bookings {
             one.read_at = books[one.server].read_at(one.session, one.now);
+        }
+        for one in &mut account.blocks {
+            let sent_at = books[one.server].sent_at(one.session, one.now);
+            one.sent_at = sent_at.expect("it came over a connection");
         }
         Ok(account)
     }
@@ -862,7 +878,9 @@ impl Account {
             Op::Block { time } => {
                 block(charge, works);
                 for place in 0..charge.keys.len() {
-                    self.blocks.push((charge.label(place).to_owned(), now, time));
+                    let (label, server) = (charge.label(place).to_owned(), charge.server);
+                    let (session, sent_at) = (charge.session, now);
+                    self.blocks.push(Blocking { server, session, sent_at, label, now, time });
                 }
                 self.count("block", charge);
             }

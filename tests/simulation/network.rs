@@ -122,7 +122,15 @@ struct Link {
     last_lost: Instant,
     losses: i32,
     /// Pieces that are sent again once the host can be reached.
-    waiting: Vec<(u64, Vec<u8>)>,
+    waiting: Vec<Piece>,
+}
+
+/// Bytes on their way to a host.
+struct Piece {
+    order: u64,
+    /// The instant at which the client wrote them.
+    sent_at: Instant,
+    bytes: Vec<u8>,
 }
 
 /// Something that happens at an instant.
@@ -135,7 +143,7 @@ enum Event {
         place: usize,
     },
     /// A piece arrives at the host. An empty one fetches what was published.
-    Arrive { link: u64, order: u64, piece: Vec<u8> },
+    Arrive { link: u64, piece: Piece },
     /// A piece of an answer arrives at the client. The end closes the connection behind it.
     Deliver {
         link: u64,
@@ -277,8 +285,8 @@ impl Network {
     }
 
     /// Lets a piece arrive, at an instant behind those that were sent before it.
-    fn schedule_arrival(&self, at: Instant, link: u64, order: u64, piece: Vec<u8>) {
-        self.events.borrow_mut().insert((at, order), Event::Arrive { link, order, piece });
+    fn schedule_arrival(&self, at: Instant, link: u64, piece: Piece) {
+        self.events.borrow_mut().insert((at, piece.order), Event::Arrive { link, piece });
     }
 
     fn next_number(&self) -> u64 {
@@ -303,7 +311,7 @@ impl Network {
                     dials.push(dial);
                     self.schedule(at, Event::Dial { host, client, socket, place });
                 }
-                Sent::Piece { link, piece } => {
+                Sent::Piece { link, bytes } => {
                     let dead = self.dead.borrow();
                     let mut links = self.links.borrow_mut();
                     let link_of = links.get_mut(&link).filter(|link| !dead.contains(&link.client));
@@ -313,7 +321,8 @@ impl Network {
                     });
                     drop(links);
                     if let Some(at) = arrival {
-                        self.schedule_arrival(at, link, self.next_number(), piece);
+                        let (order, sent_at) = (self.next_number(), now());
+                        self.schedule_arrival(at, link, Piece { order, sent_at, bytes });
                     }
                 }
                 Sent::End { link } => self.close(link),
@@ -335,7 +344,8 @@ impl Network {
             if link.life != host.life.get() {
                 ended.push(number);
             } else if host.has_news.get() {
-                events.push((now(), number, self.next_number(), Vec::new()));
+                let (order, sent_at, bytes) = (self.next_number(), now(), Vec::new());
+                events.push((now(), number, Piece { order, sent_at, bytes }));
             }
             if !link.waiting.is_empty() && host.reach.get() != Reach::Silent {
                 // They are sent again, the later the longer the silence was.
@@ -343,15 +353,15 @@ impl Network {
                 link.arrival = link.arrival.max(now() + pause);
                 // What was stalled before arrives behind them.
                 link.stalled_until = link.stalled_until.max(link.arrival);
-                let arrive = |(order, piece)| (link.arrival, number, order, piece);
+                let arrive = |piece| (link.arrival, number, piece);
                 events.extend(link.waiting.drain(..).map(arrive));
             }
         }
         for host in self.hosts.borrow().values() {
             host.has_news.set(false);
         }
-        for (at, link, order, piece) in events {
-            self.schedule_arrival(at, link, order, piece);
+        for (at, link, piece) in events {
+            self.schedule_arrival(at, link, piece);
         }
         for link in ended {
             self.close(link);
@@ -363,8 +373,8 @@ impl Network {
             Event::Dial { host, client, socket, place } => {
                 self.open_socket(&host, client, socket, place);
             }
-            Event::Arrive { link, order, piece } => {
-                if self.arrive(at, link, order, piece).is_break() {
+            Event::Arrive { link, piece } => {
+                if self.arrive(at, link, piece).is_break() {
                     self.close(link);
                 }
             }
@@ -437,7 +447,7 @@ impl Network {
     }
 
     /// Gives a piece to the host, or loses it. Breaks if the connection ends.
-    fn arrive(&self, at: Instant, number: u64, order: u64, piece: Vec<u8>) -> ControlFlow<()> {
+    fn arrive(&self, at: Instant, number: u64, piece: Piece) -> ControlFlow<()> {
         let mut links = self.links.borrow_mut();
         let Some(link) = links.get_mut(&number) else { return ControlFlow::Continue(()) };
         let (odds, host) = (self.odds.get(), Rc::clone(&link.session.host));
@@ -456,12 +466,12 @@ impl Network {
         let from = link.stalled_until;
         if from > at {
             // What is behind it in the queue does not overtake it.
-            self.schedule_arrival(from, number, order, piece);
+            self.schedule_arrival(from, number, piece);
             return ControlFlow::Continue(());
         }
         let is_silent = host.reach.get() == Reach::Silent;
         if is_silent && (!link.waiting.is_empty() || self.dice.borrow_mut().bool()) {
-            link.waiting.push((order, piece));
+            link.waiting.push(piece);
             return ControlFlow::Continue(());
         }
         let odds_of_loss = if is_silent { 1 } else { odds.half_open };
@@ -476,8 +486,10 @@ impl Network {
         }
         let came_at = host.now();
         let is_cut_within = self.draw(odds.cut_within, Fault::CutWithin);
-        let arrived = if is_cut_within { self.part_of(piece.len()) } else { piece.len() };
-        let Some(mut answer) = link.session.receive(&piece[..arrived]) else {
+        let Piece { sent_at, bytes, .. } = piece;
+        let arrived = if is_cut_within { self.part_of(bytes.len()) } else { bytes.len() };
+        host.server().note_sending(link.session.id, came_at, micros_at(sent_at));
+        let Some(mut answer) = link.session.receive(&bytes[..arrived]) else {
             return ControlFlow::Break(());
         };
         if is_cut_within || self.draw(odds.cut_after, Fault::CutAfter) {

@@ -374,6 +374,11 @@ impl Server {
         self.data.book.record_reading(id.0, came_at, read_at);
     }
 
+    /// Notes when a client sent what came at an instant.
+    pub fn note_sending(&mut self, id: ConnectionId, came_at: i64, sent_at: i64) {
+        self.data.book.record_sending(id.0, came_at, sent_at);
+    }
+
     /// Begins the book anew, so that a long world needs little memory.
     pub fn forget_book(&mut self) {
         self.data.book = Book::default();

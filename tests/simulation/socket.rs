@@ -34,7 +34,7 @@ pub type Opening = oneshot::Sender<io::Result<Socket>>;
 /// An action of a client. The network runs them in order.
 pub enum Sent {
     Dial { host: String, client: usize, socket: Opening },
-    Piece { link: u64, piece: Vec<u8> },
+    Piece { link: u64, bytes: Vec<u8> },
     End { link: u64 },
 }
 
@@ -106,7 +106,7 @@ impl AsyncWrite for Socket {
         if self.inbox.lock().expect("no panic").is_closed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        self.outbox.send(Sent::Piece { link: self.link, piece: bytes.to_vec() });
+        self.outbox.send(Sent::Piece { link: self.link, bytes: bytes.to_vec() });
         Poll::Ready(Ok(bytes.len()))
     }
 

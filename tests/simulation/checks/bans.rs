@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_sluice::algorithm::{Algorithm as _, AnyAlgorithm};
 
 use super::{MIN_TIMEOUT, Seen, since_begin};
-use crate::account::Booking;
+use crate::account::{Blocking, Booking};
 use crate::plan::{Ask, Ban, SECOND, Way};
 use crate::world::{Fate, Record, TIMEOUT};
 
@@ -24,25 +24,27 @@ impl Seen<'_> {
     /// A block for which no process refused its key often enough, or that has another length.
     fn banned_wrongly(&self, ban: &Ban) -> Option<String> {
         let time = i64::try_from(ban.time.as_micros()).expect("short");
-        self.account.blocks.iter().find_map(|(label, now, lasting)| {
-            if *lasting != time {
+        self.account.blocks.iter().find_map(|block| {
+            let (label, lasting) = (&block.label, block.time);
+            if lasting != time {
                 return Some(format!("{label} is blocked for {lasting} us, not {time}"));
             }
-            // The block may be on its way for long.
-            let at = since_begin(*now);
-            let from = at.saturating_sub(ban.window + SECOND + 2 * TIMEOUT);
+            // It waits behind those that asked before.
+            let at = since_begin(block.sent_at);
+            let waited = 2 * TIMEOUT;
+            let waited = waited + self.frozen(at.saturating_sub(SECOND + waited), at);
+            let from = at.saturating_sub(ban.window + waited);
             let is_enough = (0..self.plan.processes).any(|process| {
                 let is_its = |record: &&Record| {
                     let ask = self.ask(record);
                     let is_shared = label.as_str() == crate::clients::EVERYBODY;
-                    let is_of_key = ask.key == label || is_shared;
+                    let is_of_key = ask.key == *label || is_shared;
                     let is_own = ask.process == process && is_of_key;
                     is_own && record.ended >= from && record.asked <= at && may_be_refused(record)
                 };
                 self.records.iter().filter(is_its).count() as u64 >= ban.refusals
             });
-            (!is_enough)
-                .then(|| format!("{label} is blocked at {at:?}, and was not refused so often"))
+            (!is_enough).then(|| format!("{block:?}, sent at {at:?}: it was not refused so often"))
         })
     }
 
@@ -71,9 +73,9 @@ impl Seen<'_> {
             // The block waits behind those that asked before.
             let until = last.ended + 2 * TIMEOUT;
             let is_quiet = !self.is_disturbed(from, until) && !self.was_frozen(from, until);
-            let is_blocked = |(label, now, _): &(String, i64, i64)| {
-                let at = since_begin(*now);
-                label == self.ask(first).key && from <= at && at <= until
+            let is_blocked = |block: &Blocking| {
+                let at = since_begin(block.now);
+                block.label == self.ask(first).key && from <= at && at <= until
             };
             let is_wrong = count >= 2 * ban.refusals
                 && is_within
@@ -96,8 +98,8 @@ impl Seen<'_> {
         let (Some(ban), Some(now)) = (self.plan.stack.ban, record.decided_at) else { return false };
         let mut blocks = self.account.blocks.iter();
         // A longer one may have been there before.
-        let is_its = |at: &i64| *at == now && retry_after >= Some(ban.time);
-        blocks.any(|(label, at, _)| label == self.ask(record).key && is_its(at))
+        let is_its = |at: i64| at == now && retry_after >= Some(ban.time);
+        blocks.any(|block| block.label == self.ask(record).key && is_its(block.now))
     }
 
     /// Nobody is admitted by a quota of nothing.
