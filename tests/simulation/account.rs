@@ -476,13 +476,19 @@ impl Account {
         own.map(|(_, _, units)| units).sum()
     }
 
-    /// Notes that a refund of an admission gave back units of others, since the value of the key
-    /// never saw it: a window holds units, and not whose they are.
-    fn give_for_lost(&mut self, lost: usize, mut units: i64, charge: &Charge, works: &Works) {
+    /// Notes that a refund of an admission gave back units of others: a window holds units, and not
+    /// whose they are. Its own are gone if the value of the key never saw it, or if another one
+    /// gave them back before.
+    fn give_for_lost(&mut self, lost: usize, units: i64, charge: &Charge, works: &Works) {
         let seen = self.seen_by(charge, works);
-        if seen.contains(&lost) {
-            return;
-        }
+        let mut units = match seen.contains(&lost) {
+            false => units,
+            true => {
+                let own = &mut self.bookings[lost];
+                let left = own.given_for_lost.min(own.taken);
+                std::mem::replace(&mut own.given_for_lost, left) - left
+            }
+        };
         for index in seen.into_iter().rev() {
             let one = &mut self.bookings[index];
             if one.names == charge.keys {
