@@ -166,7 +166,7 @@ impl Booking {
     }
 
     /// True if no settlement can tell one from the other.
-    fn is_alike(&self, other: &Self) -> bool {
+    pub fn is_alike(&self, other: &Self) -> bool {
         let is_of_key = self.cost == other.cost && self.names == other.names;
         let has_mark = |mark: &Mark| other.marked(&mark.words()).is_some();
         is_of_key && self.births == other.births && self.marks().any(has_mark)

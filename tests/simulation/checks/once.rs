@@ -35,6 +35,8 @@ impl Seen<'_> {
         let returned = |record: &&Record| (self.tells_no_slot(record), self.has_settled(record));
         let mut own: Vec<&Record> = self.records.iter().collect();
         own.sort_by_key(returned);
+        // Charges that somebody keeps, and that were settled in place of others with their mark.
+        let mut exchanged: Vec<&Booking> = Vec::new();
         for record in own {
             let Fate::Admitted { at, .. } = record.fate else { continue };
             let (ask, has_settled) = (self.ask(record), self.has_settled(record));
@@ -64,6 +66,9 @@ impl Seen<'_> {
                 return Some(wrong);
             }
             open.retain(|other| !std::ptr::eq(*other, one));
+            if !has_settled && one.settlements > 0 {
+                exchanged.push(one);
+            }
         }
         let mut unknown = self.unknown();
         let is_open = |one: &&&Booking| one.taken > 0 && !self.was_paused_away(one);
@@ -74,6 +79,11 @@ impl Seen<'_> {
                 None => return Some(format!("nobody has {booking:?}")),
             }
         }
+        open.retain(|one| {
+            let is_of = |other: &&Booking| one.settlements == 0 && one.is_alike(other);
+            let place = exchanged.iter().position(is_of);
+            place.map(|place| exchanged.swap_remove(place)).is_none()
+        });
         self.lost(&open)
     }
 
@@ -272,6 +282,11 @@ impl Seen<'_> {
         };
         let left = self.records.iter().filter(leaves).map(|record| record.ended).max();
         let until = since_begin(one.at).max(left.unwrap_or_default()) + settling;
+        self.may_lose_settlement(at, until)
+    }
+
+    /// True if a fault explains that a settlement of this stretch did not reach the store.
+    pub(super) fn may_lose_settlement(&self, at: Duration, until: Duration) -> bool {
         // A process that stood still sends late, and waits for the answer no more.
         // An answer that is late for no longer is awaited.
         let is_awaited = |one: &Disturbance| {
