@@ -147,8 +147,12 @@ impl Seen<'_> {
             if self.has_unique_marks() && taken < kept {
                 return Some(format!("{taken} of {kept} units at {at} are left of {key}"));
             }
+            // Who renewed its units settles late.
+            let settled = || group.holders.iter().filter_map(|holder| holder.settled_at);
+            let is_hindered = settled().any(|at| self.may_lose_settlement(at, at + SETTLING));
             let is_lost = |one: &&&Booking| {
-                one.settlements == 0 && !self.may_be_lost(one, SETTLING) && !self.is_kept(one)
+                let may_be_lost = is_hindered || self.may_be_lost(one, SETTLING);
+                one.settlements == 0 && !may_be_lost && !self.is_kept(one)
             };
             let unsettled: i64 = group.bookings.iter().filter(is_lost).map(|one| one.cost).sum();
             let sums = keys.entry(key).or_default();
