@@ -270,6 +270,9 @@ impl Seen<'_> {
     /// since that would close it.
     fn may_be_open(&self, record: &Record) -> bool {
         let process = self.ask(record).process;
+        // Who waits in a queue asks again until it ends.
+        let waits = self.holds_at_once() && !self.ask(record).max_wait.is_zero();
+        let last_asked = if waits { record.ended } else { record.asked };
         let ends = self.strikes.iter().map(|(_, end, _)| *end);
         let ends = ends.chain(self.disturbances.iter().map(|one| one.until));
         let ends = ends.chain(self.freezes.iter().map(|(_, end)| *end));
@@ -290,7 +293,7 @@ impl Seen<'_> {
         };
         let opens = |one: &&Record| is_slow(one) || is_failed(one);
         let ends = ends.chain(self.records.iter().filter(opens).map(|one| one.ended));
-        let Some(last) = ends.filter(|end| *end < record.asked).max() else { return false };
+        let Some(last) = ends.filter(|end| *end < last_asked).max() else { return false };
         let is_decided = |fate: &Fate| match fate {
             Fate::Admitted { .. } => true,
             // Neither the layer nor an operation tells who answered.
@@ -299,7 +302,7 @@ impl Seen<'_> {
             _ => false,
         };
         let closes = |one: &Record| {
-            let is_between = one.asked > last && one.ended < record.asked;
+            let is_between = one.asked > last && one.ended < last_asked;
             is_between && self.ask(one).process == process && is_decided(&one.fate)
         };
         let is_beside = |one: &Record| {
@@ -307,7 +310,7 @@ impl Seen<'_> {
             is_other && one.asked <= record.asked && one.ended + SECOND >= record.asked
         };
         // After so long the next call is a probe, unless there is one already.
-        let is_soon = last + RECOVERY + SECOND > record.asked;
+        let is_soon = last + RECOVERY + SECOND > last_asked;
         self.plan.stack.has_breaker
             && !self.records.iter().any(closes)
             && (is_soon || self.records.iter().any(is_beside))
