@@ -68,7 +68,8 @@ use world::Report;
 /// The number of worlds that run, unless `SEEDS` says another number.
 const DEFAULT_SEEDS: u64 = 60;
 
-/// Seeds that broke a promise, or a check of it, until that was mended.
+/// Seeds that broke a promise, or a check of it, until that was mended. Their worlds have no dice
+/// that are newer: no pauses, holds, bans or grants.
 const MENDED: [u64; 63] = [
     544,
     11_272,
@@ -133,6 +134,18 @@ const MENDED: [u64; 63] = [
     120_035_811,
     130_003_131,
     130_012_004,
+];
+
+/// The same, with all dice but those for calendars of months and of time zones.
+const MENDED_LATER: [u64; 8] = [
+    270_004_976,
+    270_012_432,
+    270_052_949,
+    270_053_483,
+    270_057_308,
+    270_081_760,
+    270_086_664,
+    270_088_231,
 ];
 
 /// A thread that makes a longer turn stood still, as the crate sees it.
@@ -208,7 +221,7 @@ fn worlds_keep_every_promise() {
 
 #[test]
 fn seeds_that_broke_a_promise_keep_it() {
-    for seed in MENDED {
+    for seed in MENDED.into_iter().chain(MENDED_LATER) {
         let Report { violation, .. } = world::run(&Plan::draw(seed));
         assert_eq!(violation, None, "seed {seed}");
     }
