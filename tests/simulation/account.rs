@@ -1,23 +1,31 @@
 //! The account of a world: what the servers' books say about charges. Each call is read
-//! (`calls.rs`), and replayed by the reference. `births.rs` knows what is of before a reset, and
-//! `ledger.rs` keeps each hold of units by itself.
+//! (`calls.rs`), and replayed by the reference. `booking.rs` is an admission, `operations.rs` is
+//! what is no check, `births.rs` knows what is of before a reset, and `ledger.rs` keeps each hold of
+//! units by itself.
 //!
 //! A state is known by the version of the stored value that it stands for. So the account follows
 //! values to replicas and to other nodes of a cluster, and knows what a failover has lost.
 
 mod births;
+mod booking;
 mod calls;
 mod ledger;
+mod operations;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, Check, Mark, Refund, Verdict};
+use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, Check, Refund, Verdict};
 
 use self::births::{births, is_any_other, keep_born, state_born};
+pub use self::booking::Booking;
 use self::calls::scripts;
 pub use self::calls::{Charge, Limit, Op};
 use self::ledger::{Ledger, hold, release};
+pub use self::operations::Blocking;
+use self::operations::{
+    block, blocked_until, is_of_pause, pause, paused_until, unblock, without_pause,
+};
 use super::book::{Book, Change, Event, ScriptCall};
 use super::keyspace::Stored;
 use super::packing::Packed;
@@ -40,12 +48,6 @@ fn keep(charge: &Charge, state: Option<State>, is_changed: bool, works: &mut Wor
         work.is_changed |= is_changed && work.standing.state != state;
         work.standing.state = state;
     }
-}
-
-/// Returns the instant at which the longest block of a charge's keys ends.
-fn blocked_until(charge: &Charge, works: &Works) -> Option<i64> {
-    let until = charge.keys.iter().filter_map(|key| works[key].standing.blocked_until).max();
-    until.filter(|until| *until > charge.now)
 }
 
 /// An admission leaves as many units free at its slot as it says: those that the reports of the
@@ -79,142 +81,11 @@ fn leaves_free(
     }
 }
 
-/// Blocks a charge's keys.
-fn block(charge: &Charge, works: &mut Works) {
-    let Op::Block { time } = charge.op else { return };
-    for key in &*charge.keys {
-        let standing = &mut works.get_mut(key).expect("it was read").standing;
-        let before = standing.blocked_until.unwrap_or(0);
-        standing.blocked_until = Some(before.max(charge.now + time));
-    }
-}
-
-/// Pauses a charge's keys.
-fn pause(charge: &Charge, works: &mut Works) {
-    let Op::Pause { time } = charge.op else { return };
-    for key in &*charge.keys {
-        let standing = &mut works.get_mut(key).expect("it was read").standing;
-        standing.paused_until = standing.paused_until.max(charge.now + time);
-    }
-}
-
-/// Returns the instants at which the pauses of a charge's keys end, 0 for a key that is not paused.
-/// Empty if none is.
-fn paused_until(charge: &Charge, works: &Works) -> Vec<i64> {
-    let until = |key: &String| Some(works[key].standing.paused_until);
-    let ends = charge.keys.iter().map(|key| until(key).filter(|until| *until > charge.now));
-    let ends: Vec<_> = ends.map(|until| until.unwrap_or(0)).collect();
-    if ends.iter().any(|until| *until > 0) { ends } else { Vec::new() }
-}
-
 /// Forgets the states of a charge's keys that have expired: a settlement finds nothing of them.
 fn forget_expired(charge: &Charge, works: &mut Works) {
     for key in &*charge.keys {
         let work = works.get_mut(key).expect("it was read");
         work.standing.state.take_if(|_| work.has_expired);
-    }
-}
-
-/// Ends the blocks and the pauses of a charge's keys.
-fn unblock(charge: &Charge, works: &mut Works) {
-    for key in &*charge.keys {
-        let standing = &mut works.get_mut(key).expect("it was read").standing;
-        (standing.blocked_until, standing.paused_until) = (None, 0);
-    }
-}
-
-/// An admission that a server made.
-#[derive(Clone, Debug)]
-pub struct Booking {
-    pub server: usize,
-    /// The number of the connection that asked for it.
-    pub session: u64,
-    /// The instants of the decision and of its slot, by the server's clock.
-    pub now: i64,
-    pub at: i64,
-    /// The instant of the world at which the client had read the answer. `None`: it did not arrive.
-    pub read_at: Option<i64>,
-    /// The labels of its keys by the names of their limiters.
-    pub keys: Vec<(&'static str, String)>,
-    names: Rc<[String]>,
-    /// The number of the last reset of each key.
-    births: Vec<i64>,
-    /// For each key, the place of its limiter's quota by which it was asked.
-    pub quotas: Vec<usize>,
-    pub cost: i64,
-    /// The units that are taken of it still.
-    pub taken: i64,
-    /// The number of times that it was settled.
-    pub settlements: u32,
-    /// A settlement failed, and may have given back its units of some of its keys.
-    pub was_settled_in_part: bool,
-    /// The units that a refund of a charge gave back of it, which a failover had lost.
-    pub given_for_lost: i64,
-    /// The units that it left free of its first quota.
-    pub keep_free: i64,
-    mark: Mark,
-    /// The marks that it had before it was renewed. A client whose renewal had no answer knows one
-    /// of them alone.
-    former_marks: Vec<Mark>,
-}
-
-impl Booking {
-    /// The label of its key of a limiter.
-    pub fn label(&self, limiter: &str) -> &str {
-        let own = self.keys.iter().find(|(name, _)| *name == limiter);
-        own.map_or("", |(_, label)| label)
-    }
-
-    /// True if no settlement can tell one from the other.
-    pub fn is_alike(&self, other: &Self) -> bool {
-        let is_of_key = self.cost == other.cost && self.names == other.names;
-        let has_mark = |mark: &Mark| other.marked(&mark.words()).is_some();
-        is_of_key && self.births == other.births && self.marks().any(has_mark)
-    }
-
-    /// Its marks, the present one first.
-    fn marks(&self) -> impl Iterator<Item = &Mark> {
-        [&self.mark].into_iter().chain(&self.former_marks)
-    }
-
-    /// Its mark with these words.
-    fn marked(&self, words: &[String]) -> Option<&Mark> {
-        self.marks().find(|mark| mark.words() == words)
-    }
-}
-
-/// Splits the ends of pauses from what follows after them in an answer.
-fn without_pause(answer: &Packed) -> Option<(Vec<i64>, Packed)> {
-    let Packed::Text(text) = answer else { return None };
-    let (ends, rest) = text.strip_prefix("PAUSED ")?.split_once(':')?;
-    let ends = ends.split(' ').map(|end| end.parse().expect("a number")).collect();
-    let rest = rest.parse().map_or_else(|_| Packed::Text(rest.into()), Packed::Integer);
-    Some((ends, rest))
-}
-
-/// True if the answer to an operation tells pauses: it is no settlement's, no renewal's, no block's
-/// and no error.
-fn is_of_pause(answer: &Packed, op: &Op) -> bool {
-    let is_told = match answer {
-        Packed::Integer(_) => true,
-        Packed::Text(text) => text.starts_with("RESET "),
-        Packed::Nothing => false,
-    };
-    is_told && !matches!(op, Op::Settle { .. } | Op::Renew { .. })
-}
-
-impl Account {
-    /// True if another admission has the same mark, as where a server lost charges: then a
-    /// settlement may be of either.
-    pub fn has_twin(&self, booking: &Booking) -> bool {
-        let mut all = self.bookings.iter();
-        all.any(|one| !std::ptr::eq(one, booking) && one.is_alike(booking))
-    }
-
-    /// True if another admission with the same mark was settled.
-    pub fn has_settled_twin(&self, booking: &Booking) -> bool {
-        let mut settled = self.bookings.iter().filter(|one| one.settlements > 0);
-        settled.any(|one| !std::ptr::eq(one, booking) && one.is_alike(booking))
     }
 }
 
@@ -229,19 +100,6 @@ pub struct Refusal {
     pub keep_free: i64,
     /// The wait in µs. `None`: it never fits.
     pub wait: Option<i64>,
-}
-
-/// A block of a key.
-#[derive(Clone, Debug)]
-pub struct Blocking {
-    server: usize,
-    session: u64,
-    /// The instant of the world at which a client sent it.
-    pub sent_at: i64,
-    pub label: String,
-    /// Its begin by the server's clock, and for how long it is.
-    pub now: i64,
-    pub time: i64,
 }
 
 /// The state of a key, as the reference knows it.
@@ -455,71 +313,6 @@ impl Account {
     /// The version before one, which its key does not hold any more.
     fn version_before(&self, version: Option<u64>) -> Option<u64> {
         self.nodes.get(&version?)?.before
-    }
-
-    /// The admissions that the value of a charge's first key has seen.
-    fn seen_by(&self, charge: &Charge, works: &Works) -> BTreeSet<usize> {
-        let work = &works[&charge.keys[0]];
-        let mut seen: BTreeSet<usize> = work.bookings.iter().copied().collect();
-        let mut next = work.before;
-        while let Some(node) = next.and_then(|version| self.nodes.get(&version)) {
-            seen.extend(&node.bookings);
-            next = node.before;
-        }
-        seen
-    }
-
-    /// The units that were granted of a key until an instant. A charge that is refunded after a
-    /// grant may give back once more what that gave back.
-    pub fn granted(&self, key: &str, until: i64) -> i64 {
-        let own = self.grants.iter().filter(|(of, at, _)| of == key && *at <= until);
-        own.map(|(_, _, units)| units).sum()
-    }
-
-    /// Notes that a refund of an admission gave back units of others: a window holds units, and not
-    /// whose they are. Its own are gone if the value of the key never saw it, or if another one
-    /// gave them back before.
-    fn give_for_lost(&mut self, lost: usize, units: i64, charge: &Charge, works: &Works) {
-        let seen = self.seen_by(charge, works);
-        let mut units = match seen.contains(&lost) {
-            false => units,
-            true => {
-                let own = &mut self.bookings[lost];
-                let left = own.given_for_lost.min(own.taken);
-                std::mem::replace(&mut own.given_for_lost, left) - left
-            }
-        };
-        for index in seen.into_iter().rev() {
-            let one = &mut self.bookings[index];
-            if one.names == charge.keys {
-                let given = units.min(one.taken - one.given_for_lost);
-                one.given_for_lost += given;
-                units -= given;
-            }
-        }
-    }
-
-    /// The admission that a mark stands for. Marks of windows are alike, and a server that lost
-    /// charges may give their marks anew: then one that is not settled yet, and that the key's
-    /// value has seen.
-    fn booking_of(
-        &self,
-        charge: &Charge,
-        works: &Works,
-        cost: i64,
-        (mark, born): (&[String], &[i64]),
-    ) -> Option<usize> {
-        let seen = self.seen_by(charge, works);
-        let own = |(_, one): &(usize, &Booking)| {
-            let is_of_key = one.cost == cost && one.names == charge.keys;
-            is_of_key && one.births == born && one.marked(mark).is_some()
-        };
-        let least = |(index, one): &(usize, &Booking)| {
-            let is_former = one.mark.words() != mark;
-            (one.settlements, is_former, !seen.contains(index), -one.taken)
-        };
-        let bookings = self.bookings.iter().enumerate().rev();
-        bookings.filter(own).min_by_key(least).map(|(index, _)| index)
     }
 
     /// Compares one answer with the reference, and takes the charge.
@@ -819,91 +612,10 @@ impl Account {
         keep(charge, state, false, works);
     }
 
-    /// Does what is no check, and what a block does not hinder. Returns the units of a penalty that
-    /// could not be taken.
-    fn operate(&mut self, charge: &Charge, works: &mut Works) -> i64 {
-        let mut not_taken = 0;
-        match &charge.op {
-            Op::Penalize { cost, born } => {
-                let mut state = state_of(charge, works);
-                let answer = List::penalize(&charge.rule, &mut state, charge.now, *cost);
-                let is_born = born.as_ref().is_none_or(|born| !is_any_other(charge, born, works));
-                not_taken = if is_born { answer.not_taken } else { *cost };
-                let before = state_of(charge, works);
-                keep_born(charge, state, born.as_deref(), false, works);
-                self.note_penalty(charge, before.as_ref(), works);
-                self.taken_more.push((charge.label(0).to_owned(), charge.now));
-                self.count("penalize", charge);
-                let limit = self.limit_of(&charge.keys[0]).expect("known").0;
-                let key = (self.limits[limit].name, charge.label(0).to_owned());
-                *self.penalties.entry(key).or_default() += cost;
-            }
-            Op::Reset => {
-                keep(charge, None, false, works);
-                for key in &*charge.keys {
-                    let work = works.get_mut(key).expect("it was read");
-                    (work.before, work.bookings, work.is_changed) = (None, Vec::new(), false);
-                    work.standing.birth = charge.now.max(work.standing.birth + 1);
-                    work.standing.ledger = Ledger::default();
-                }
-                self.free(charge);
-                self.count("reset", charge);
-            }
-            Op::Unblock => {
-                unblock(charge, works);
-                self.count("unblock", charge);
-            }
-            Op::Grant { cost } => {
-                let mut state = state_of(charge, works);
-                List::grant(&charge.rule, &mut state, charge.now, *cost);
-                keep(charge, state, false, works);
-                // A log of which all is given back in the call that made it is not stored.
-                for key in &*charge.keys {
-                    works.get_mut(key).expect("it was read").is_changed = false;
-                }
-                let keys = charge.keys.iter().map(|key| (key.clone(), charge.now, *cost));
-                self.grants.extend(keys);
-                self.free(charge);
-                self.count("grant", charge);
-            }
-            _ => {}
-        }
-        not_taken
-    }
-
     /// Notes that units of a charge's keys are free again.
     fn free(&mut self, charge: &Charge) {
         let labels = (0..charge.keys.len()).map(|place| charge.label(place).to_owned());
         self.freed.extend(labels.map(|label| (label, charge.now)));
-    }
-
-    /// Notes a block, or the refusal of a check that it caused.
-    fn note_block(&mut self, charge: &Charge, works: &mut Works) {
-        let now = charge.now;
-        match charge.op {
-            Op::Block { time } => {
-                block(charge, works);
-                for place in 0..charge.keys.len() {
-                    let (label, server) = (charge.label(place).to_owned(), charge.server);
-                    let (session, sent_at) = (charge.session, now);
-                    self.blocks.push(Blocking { server, session, sent_at, label, now, time });
-                }
-                self.count("block", charge);
-            }
-            Op::Check { cost, ref keep_free, .. } => {
-                let wait = blocked_until(charge, works).map(|until| until - now);
-                self.refuse(charge, cost, keep_free, wait);
-            }
-            _ => {}
-        }
-    }
-
-    /// Notes a pause, after which the pauses of the charge's keys end at these instants.
-    fn note_pause(&mut self, charge: &Charge, ends: &[i64]) {
-        for (place, until) in ends.iter().enumerate() {
-            self.pauses.push((charge.label(place).to_owned(), charge.now, *until));
-        }
-        self.count("pause", charge);
     }
 
     fn refuse(&mut self, charge: &Charge, cost: i64, keep_free: &[i64], wait: Option<i64>) {
@@ -927,12 +639,6 @@ impl Account {
             (self.limits[limit].name, charge.label(place).to_owned())
         };
         (0..charge.keys.len()).map(named).collect()
-    }
-
-    fn count(&mut self, name: &'static str, charge: &Charge) {
-        let limit = self.limit_of(&charge.keys[0]).expect("known").0;
-        let key = (name, self.limits[limit].name, charge.label(0).to_owned());
-        *self.operations.entry(key).or_default() += 1;
     }
 
     /// The limiters of the world.

@@ -1,0 +1,147 @@
+//! Admissions, and which of them a mark stands for.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use tower_sluice::algorithm::Mark;
+
+use super::{Account, Charge, Works};
+
+/// An admission that a server made.
+#[derive(Clone, Debug)]
+pub struct Booking {
+    pub server: usize,
+    /// The number of the connection that asked for it.
+    pub session: u64,
+    /// The instants of the decision and of its slot, by the server's clock.
+    pub now: i64,
+    pub at: i64,
+    /// The instant of the world at which the client had read the answer. `None`: it did not arrive.
+    pub read_at: Option<i64>,
+    /// The labels of its keys by the names of their limiters.
+    pub keys: Vec<(&'static str, String)>,
+    pub(super) names: Rc<[String]>,
+    /// The number of the last reset of each key.
+    pub(super) births: Vec<i64>,
+    /// For each key, the place of its limiter's quota by which it was asked.
+    pub quotas: Vec<usize>,
+    pub cost: i64,
+    /// The units that are taken of it still.
+    pub taken: i64,
+    /// The number of times that it was settled.
+    pub settlements: u32,
+    /// A settlement failed, and may have given back its units of some of its keys.
+    pub was_settled_in_part: bool,
+    /// The units that a refund of a charge gave back of it, which a failover had lost.
+    pub given_for_lost: i64,
+    /// The units that it left free of its first quota.
+    pub keep_free: i64,
+    pub(super) mark: Mark,
+    /// The marks that it had before it was renewed. A client whose renewal had no answer knows one
+    /// of them alone.
+    pub(super) former_marks: Vec<Mark>,
+}
+
+impl Booking {
+    /// The label of its key of a limiter.
+    pub fn label(&self, limiter: &str) -> &str {
+        let own = self.keys.iter().find(|(name, _)| *name == limiter);
+        own.map_or("", |(_, label)| label)
+    }
+
+    /// True if no settlement can tell one from the other.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        let is_of_key = self.cost == other.cost && self.names == other.names;
+        let has_mark = |mark: &Mark| other.marked(&mark.words()).is_some();
+        is_of_key && self.births == other.births && self.marks().any(has_mark)
+    }
+
+    /// Its marks, the present one first.
+    fn marks(&self) -> impl Iterator<Item = &Mark> {
+        [&self.mark].into_iter().chain(&self.former_marks)
+    }
+
+    /// Its mark with these words.
+    pub(super) fn marked(&self, words: &[String]) -> Option<&Mark> {
+        self.marks().find(|mark| mark.words() == words)
+    }
+}
+
+impl Account {
+    /// True if another admission has the same mark, as where a server lost charges: then a
+    /// settlement may be of either.
+    pub fn has_twin(&self, booking: &Booking) -> bool {
+        let mut all = self.bookings.iter();
+        all.any(|one| !std::ptr::eq(one, booking) && one.is_alike(booking))
+    }
+
+    /// True if another admission with the same mark was settled.
+    pub fn has_settled_twin(&self, booking: &Booking) -> bool {
+        let mut settled = self.bookings.iter().filter(|one| one.settlements > 0);
+        settled.any(|one| !std::ptr::eq(one, booking) && one.is_alike(booking))
+    }
+
+    /// The admissions that the value of a charge's first key has seen.
+    pub(super) fn seen_by(&self, charge: &Charge, works: &Works) -> BTreeSet<usize> {
+        let work = &works[&charge.keys[0]];
+        let mut seen: BTreeSet<usize> = work.bookings.iter().copied().collect();
+        let mut next = work.before;
+        while let Some(node) = next.and_then(|version| self.nodes.get(&version)) {
+            seen.extend(&node.bookings);
+            next = node.before;
+        }
+        seen
+    }
+
+    /// Notes that a refund of an admission gave back units of others: a window holds units, and not
+    /// whose they are. Its own are gone if the value of the key never saw it, or if another one
+    /// gave them back before.
+    pub(super) fn give_for_lost(
+        &mut self,
+        lost: usize,
+        units: i64,
+        charge: &Charge,
+        works: &Works,
+    ) {
+        let seen = self.seen_by(charge, works);
+        let mut units = match seen.contains(&lost) {
+            false => units,
+            true => {
+                let own = &mut self.bookings[lost];
+                let left = own.given_for_lost.min(own.taken);
+                std::mem::replace(&mut own.given_for_lost, left) - left
+            }
+        };
+        for index in seen.into_iter().rev() {
+            let one = &mut self.bookings[index];
+            if one.names == charge.keys {
+                let given = units.min(one.taken - one.given_for_lost);
+                one.given_for_lost += given;
+                units -= given;
+            }
+        }
+    }
+
+    /// The admission that a mark stands for. Marks of windows are alike, and a server that lost
+    /// charges may give their marks anew: then one that is not settled yet, and that the key's
+    /// value has seen.
+    pub(super) fn booking_of(
+        &self,
+        charge: &Charge,
+        works: &Works,
+        cost: i64,
+        (mark, born): (&[String], &[i64]),
+    ) -> Option<usize> {
+        let seen = self.seen_by(charge, works);
+        let own = |(_, one): &(usize, &Booking)| {
+            let is_of_key = one.cost == cost && one.names == charge.keys;
+            is_of_key && one.births == born && one.marked(mark).is_some()
+        };
+        let least = |(index, one): &(usize, &Booking)| {
+            let is_former = one.mark.words() != mark;
+            (one.settlements, is_former, !seen.contains(index), -one.taken)
+        };
+        let bookings = self.bookings.iter().enumerate().rev();
+        bookings.filter(own).min_by_key(least).map(|(index, _)| index)
+    }
+}
