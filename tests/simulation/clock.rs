@@ -12,6 +12,8 @@ pub const START: i64 = 1_767_225_600_000_000;
 thread_local! {
     /// The instant at which the world of this thread begins.
     static BEGINS_AT: Cell<i64> = const { Cell::new(START) };
+    /// The present by the clocks of its clients' machines.
+    static PRESENT: Cell<i64> = const { Cell::new(START) };
     static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
     /// The instant of the event that is run, or the last that anybody asked for.
     static CLOCK: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -52,9 +54,15 @@ pub fn begins_at() -> i64 {
     BEGINS_AT.get()
 }
 
-/// Lets the next world of this thread begin at another instant.
-pub fn begin_at(micros: i64) {
+/// The present by the clocks of the clients' machines, in µs since the epoch.
+pub fn present() -> i64 {
+    PRESENT.get()
+}
+
+/// Lets the next world of this thread begin at another instant, for clients of this present.
+pub fn begin_at(micros: i64, present: i64) {
     BEGINS_AT.set(micros);
+    PRESENT.set(present);
 }
 
 /// Begins a world.

@@ -14,12 +14,12 @@ use tower_sluice::algorithm::{
     SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 
-use super::MENDED;
 use super::account::Limit;
 use super::clock::START;
 use super::network::Odds;
 use super::policies::Table;
 use super::servers::{Strike, Topology};
+use super::{MENDED, MENDED_LATER};
 
 pub const MILLISECOND: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -37,6 +37,10 @@ pub struct Plan {
     pub seed: u64,
     /// The instant at which the world begins, by its clock, in µs since the epoch.
     pub begins_at: i64,
+    /// The present by the clocks of the clients' machines, which calendars read.
+    pub present: i64,
+    /// The instant at which one window of the world's calendar ends, and another one begins.
+    pub edge: Option<i64>,
     pub topology: Topology,
     /// The pools use RESP2, as for a proxy: a call has one key.
     pub is_resp2: bool,
@@ -182,6 +186,8 @@ impl Plan {
         let plan = Self {
             seed: dice.u64(..),
             begins_at: START,
+            present: START,
+            edge: None,
             tables: Vec::new(),
             topology,
             is_resp2: false,
@@ -221,7 +227,7 @@ impl Plan {
             plan = plan.with_suspended_plans(&mut dice);
             #[cfg(feature = "calendar")]
             {
-                plan = plan.by_the_calendar(&mut dice);
+                plan = plan.by_the_calendar(MENDED_LATER.contains(&seed), &mut dice);
             }
         }
         plan.is_resp2 = plan.topology == Topology::One && dice.u32(0..8) == 0;

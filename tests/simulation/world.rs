@@ -210,7 +210,7 @@ pub async fn stand_still(network: &Network, time: Duration) {
 impl World {
     async fn live(plan: Plan, tells: bool) -> Report {
         let mut dice = Rng::with_seed(plan.seed);
-        clock::begin_at(plan.begins_at);
+        clock::begin_at(plan.begins_at, plan.present);
         let network = Network::start(dice.u64(..));
         let servers = Servers::start(&plan.topology, &network, dice.u64(..));
         let processes = (0..plan.processes)

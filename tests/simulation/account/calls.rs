@@ -11,7 +11,7 @@ use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, InLua};
 use tower_sluice::redis::script_texts;
 
 use super::super::book::ScriptCall;
-use super::super::clock::begins_at;
+use super::super::clock::present;
 use super::super::lua::digest;
 use super::super::packing::{Packed, unpack};
 use super::super::resp::Reply;
@@ -97,11 +97,6 @@ fn label_of(key: &str) -> &str {
     key.split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'))
         .map_or("", |(label, _)| label.trim_start_matches('/'))
-}
-
-/// An instant in the window of a calendar in which clients are, by the clock of their machine.
-fn present() -> i64 {
-    begins_at() + 60_000_000
 }
 
 thread_local! {

@@ -119,11 +119,9 @@ impl Seen<'_> {
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
     }
 
-    /// No day has more units than its limit: the world has one midnight.
+    /// No window of a calendar has more units than its limit: the world has one edge of windows.
     pub(super) fn calendar_bound(&self) -> Option<String> {
-        if self.has_odd_clocks() {
-            return None;
-        }
+        let edge = self.plan.edge.filter(|_| !self.has_odd_clocks())?;
         self.account.histories().into_iter().find_map(|(key, bookings)| {
             let (limit, member) = self.account.limit_of(&key)?;
             let algorithm = self.plan.limits[limit].algorithms[member];
@@ -133,15 +131,13 @@ impl Seen<'_> {
             if quota.period() < day {
                 return None;
             }
-            let day = i64::try_from(day.as_micros()).expect("short");
-            let midnight = (self.plan.begins_at + day - 1) / day * day;
             let taken = |is_after: bool| {
-                let own = bookings.iter().filter(|one| (one.at >= midnight) == is_after);
+                let own = bookings.iter().filter(|one| (one.at >= edge) == is_after);
                 own.map(|one| one.taken - one.given_for_lost).sum::<i64>()
             };
             let most = taken(false).max(taken(true));
             let limit = quota.limit().cast_signed() + self.account.granted(&key, i64::MAX);
-            (most > limit).then(|| format!("{key}: {most} units in a day, not {limit}"))
+            (most > limit).then(|| format!("{key}: {most} units in a window, not {limit}"))
         })
     }
 }

@@ -7,6 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fastrand::Rng;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{Algorithm as _, AnyAlgorithm, Concurrency, FixedWindow};
+#[cfg(feature = "calendar")]
+use tower_sluice::algorithm::{Calendar, InLua as _, Weekday};
 
 use super::super::account::Limit;
 use super::super::network::Odds;
@@ -110,31 +112,40 @@ impl Plan {
         self
     }
 
-    /// The same world, at the end of a day: of some limits the windows are days.
+    /// The same world, at the end of a window of a calendar, such as a day or a month: some limits
+    /// have such windows.
     ///
-    /// A client finds the day by the clock of its machine, so the world begins shortly before the
-    /// last midnight.
+    /// A client finds its window by the clock of its machine, which shows the present. So the world
+    /// begins shortly before the begin or the end of that window.
     #[cfg(feature = "calendar")]
-    pub(super) fn by_the_calendar(mut self, dice: &mut Rng) -> Self {
-        use tower_sluice::algorithm::Calendar;
+    pub(super) fn by_the_calendar(mut self, has_days_alone: bool, dice: &mut Rng) -> Self {
         let mut found = false;
         let begins = MILLISECOND * dice.u32(0..4_000);
         let is_chosen = dice.u32(0..4) == 0;
+        let calendar = if has_days_alone { Calendar::day() } else { calendar(dice) };
         for limit in self.limits.iter_mut().filter(|_| is_chosen && self.tables.is_empty()) {
             for algorithm in &mut limit.algorithms {
                 if let AnyAlgorithm::FixedWindow(_) = algorithm {
                     let units = algorithm.quota().as_slice()[0].limit();
-                    *algorithm = FixedWindow::calendar(units, Calendar::day()).into();
+                    *algorithm = FixedWindow::calendar(units, calendar).into();
                     limit.own_quotas.clear();
                     found = true;
                 }
             }
         }
         if found {
+            let micros = |time: Duration| i64::try_from(time.as_micros()).expect("before 2112");
             let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-            let midnight = Duration::from_secs(now.as_secs() / 86_400 * 86_400);
-            let at = midnight - begins;
-            self.begins_at = i64::try_from(at.as_micros()).expect("before 2112");
+            self.present = micros(now);
+            let window = FixedWindow::calendar(1, calendar);
+            let rule = window.rule(window.quota()).expect("a rule");
+            let [_, _, _, begin, end, ..] = FixedWindow::arguments(&rule, self.present)[..] else {
+                panic!("a calendar has edges");
+            };
+            let is_begin = has_days_alone || dice.bool();
+            let edge = if is_begin { begin } else { end };
+            self.edge = Some(edge);
+            self.begins_at = edge - micros(begins);
             for ask in &mut self.asks {
                 ask.own_quota = None;
             }
@@ -289,4 +300,26 @@ impl Plan {
         }
         self
     }
+}
+
+/// Draws a calendar. Some time zones change their clocks, one of them by half an hour; Apia skipped
+/// a day.
+#[cfg(feature = "calendar")]
+fn calendar(dice: &mut Rng) -> Calendar {
+    const ZONES: [&str; 6] = [
+        "UTC",
+        "Europe/Berlin",
+        "America/New_York",
+        "America/Sao_Paulo",
+        "Australia/Lord_Howe",
+        "Pacific/Apia",
+    ];
+    let calendar = match dice.u32(0..5) {
+        0 => Calendar::day(),
+        1 => Calendar::week([Weekday::Monday, Weekday::Sunday][dice.usize(0..2)]),
+        2 => Calendar::month(),
+        3 => Calendar::month_from(dice.u8(1..=31)),
+        _ => Calendar::year(),
+    };
+    calendar.time_zone(ZONES[dice.usize(..ZONES.len())]).expect("a time zone")
 }
