@@ -42,3 +42,10 @@ local $rule
 local $cost
 --@ end
 --@ end
+--@ if short
+-- True if the short way may decide the segment, and what it needs.
+local is_short
+--@ each
+local $short_cost
+--@ end
+--@ end

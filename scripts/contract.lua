@@ -42,7 +42,13 @@
 --@ else
 --          `9 1 1 1 0` takes one unit from each of 9 keys, `1 1 9 1 0` nine from one key.
 --@ end
+--@ if short_answers
+-- Reply    one string, a list packed by cmsgpack: now, and for each charge one number: the state
+--          on which it was decided, or -1 minus it if the units were taken. Or the text of an
+--          error. Or `false`, and WIDTH elements.
+--@ else
 -- Reply    one string, a list packed by cmsgpack: now, and for each charge WIDTH elements.
+--@ end
 --          The first is the wait in microseconds, 0 also if the charge never fits; -1 - wait if
 --          the units were taken; or a text that says why the charge failed. If units of a key
 --          that was reset were taken, it is `RESET`, that number, and each quota's birth.

@@ -57,6 +57,40 @@ if cost <= limit then
   end
 end
 
+-- Windows of the clock. A text in the present one has `prefix` and its units.
+--@ short_cost window, prefix, pattern, waits
+is_short = anchored == 0 and cost <= limit
+window = now - now % period
+prefix, pattern = format('%d:', window), format('^%d:([1-9]%%d*)$', window)
+waits = window + period - now <= max_wait
+
+-- A state in the present window, or in an earlier one, and no wait. The answer is the
+-- units of the present window.
+--@ short
+local digits1, taken = text and string.match(text, pattern), nil
+if digits1 then
+  taken = digits1 + 0
+elseif text then
+  local begin_digits, digits2 = string.match(text, '^(%d+):(%d+)$')
+  local earlier = begin_digits and integer(begin_digits)
+  taken = earlier and earlier < window and integer(digits2) and 0
+else
+  taken = 0
+end
+if taken and taken < INEXACT and (taken + repeats * cost <= limit or not waits) then
+  for _ = 1, repeats do
+    n = n + 1
+    if taken + cost > limit then
+      reply[n] = taken
+    else
+      reply[n] = -1 - taken
+      taken, changed = taken + cost, true
+    end
+  end
+  begin, units, expires_at, is_done = window, taken, window + period, true
+  value = changed and format('%s%d', prefix, taken)
+end
+
 -- Adds to the latest window, or to a new one if that is over at this instant.
 --@ consume
 local ends = begin and (anchored == 1 and begin or begin - begin % period) + period

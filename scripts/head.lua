@@ -7,13 +7,17 @@ local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
 local format = string.format
 
 -- Parses a number as the scripts write it: exact digits without leading zeros.
--- Returns nil for any other text.
+-- Returns nil for any other text. A pattern is faster here than a comparison with `format`.
+local find = string.find
 local function integer(text)
-  local number = tonumber(text)
-  if number and number >= 0 and number < INEXACT and format('%d', number) == text then
-    return number
+  if find(text, '^[1-9]%d*$') or text == '0' then
+    local number = text + 0
+    return number < INEXACT and number or nil
   end
 end
+
+-- The number of the latest write, and its digits: often those of the next key, too.
+local written, digits
 
 -- Returns now in microseconds: the caller's time if given, else the server's.
 local function clock(given)

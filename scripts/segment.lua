@@ -82,3 +82,10 @@ end
 --@ end
 --@ paste cost
 --@ end
+--@ if short
+-- Nearly all segments are alone with their keys, and take units.
+is_short = segments == 1 and cost > 0
+if is_short then
+  --@ paste short_cost
+end
+--@ end

@@ -156,7 +156,7 @@ for k = 1, groups do
       blocked = blocked_at[slot_N]
       --@ end
       --@ if text
-      local text = texts[slot_N]
+      local text, value = texts[slot_N], nil
       --@ end
       --@ include write
       why_at[slot_N] = why

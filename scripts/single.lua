@@ -14,7 +14,7 @@ while last < #KEYS do
   a = a + 2
   local segment_at = a
   for k = first, last do
-    -- READ the state of a key. `$exists` is nil if there is none.
+    -- The state of a key. `$exists` is nil if there is none.
     local key = KEYS[k]
     local $state
     -- Write it? Empty it first? The error of its charges; its text, if that is a plain number;
@@ -22,35 +22,35 @@ while last < #KEYS do
     -- the instant of its last reset.
     local changed, wiped, why, number, expires_at, blocked, paused, birth
     --@ if text
-    -- `none` stands for no state: the client writes it while a cluster moves the slot.
-    local text = texts[k]
-    if text and text ~= 'none' then
-      do
-        --@ paste read
-      end
-      if not $exists then
-        --@ include unread
-      end
-    end
-    --@ else
-    --@ paste load
+    -- Its text, and the one to store.
+    local text, value = texts[k], nil
     --@ end
-    --@ if complete
-    if blocked then
-      -- A block refuses only checks, which are answered below.
-      why = nil
-    end
-    --@ end
-
-    -- DECIDE the charges of the key. All keys of a run read the same segments.
+    -- All keys of a run read the same segments.
     local start = n
     if segments > 1 then
       a = segment_at
     end
-    for _ = 1, segments do
+    --@ if short
+    local is_done = false
+    --@ end
+    for place = 1, segments do
       if segments > 1 or k == first then
         --@ include segment
       end
+      --@ if short
+      if is_short then
+        -- DECIDE in a short way, if the state has its usual form.
+        --@ paste short
+      end
+      if is_done then
+        break
+      end
+      --@ end
+      if place == 1 then
+        --@ include read
+      end
+
+      -- DECIDE the charges of a segment.
       -- A copy, to restore if no charge of this segment changes the state.
       local $before = $state
       local clamped, kept = false, false
@@ -66,6 +66,10 @@ while last < #KEYS do
       for _ = 1, repeats do
         -- One charge. `instant` is the instant at which it fits.
         local wait, instant = 0, nil
+        --@ if short_answers
+        n = n + 1
+        reply[n] = false
+        --@ end
         --@ if complete
         --@ include single_operation
         if paused and not blocked and op ~= 'refund' then
@@ -95,7 +99,11 @@ while last < #KEYS do
     --@ include write
     if why then
       -- The key failed, and so do all its charges.
-      for i = start + 1, n, WIDTH do
+      --@ if short
+      for i = start + (is_done and 1 or FIRST), n, is_done and 1 or STRIDE do
+      --@ else
+      for i = start + FIRST, n, STRIDE do
+      --@ end
         reply[i] = why
       end
     end

@@ -28,7 +28,9 @@ end
 $reply = $values
 if instant then
   -- What fits at an instant also fits later.
-  instant = math.max(instant, paused or 0)
+  if paused and paused > instant then
+    instant = paused
+  end
   wait = instant - now
   --@ if complete
   if op == 'estimate' then

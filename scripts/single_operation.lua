@@ -88,7 +88,7 @@ elseif op == 'reset' then
   -- Empties the key, whatever it holds. If it is broken, the charges before this fail.
   --@ paste flaw
   if why then
-    for i = start + 1, n, WIDTH do
+    for i = start + FIRST, n, STRIDE do
       reply[i] = why
     end
   end

@@ -75,6 +75,28 @@ if cost <= burst then
   end
 end
 
+-- A cost of whole microseconds. Charges fit up to a state, and no state is later than `latest`.
+--@ short_cost fits_until, latest
+is_short = rest == 0 and cost <= burst
+fits_until, latest = now + span - time + max_wait, now + horizon + span
+
+-- A state of whole microseconds, and no debt. The answer is the state, 0 if there is none.
+--@ short
+number = text and integer(text)
+if not text or number and number <= latest then
+  full, part, is_done = number, 0, true
+  for _ = 1, repeats do
+    n = n + 1
+    if full and full > fits_until then
+      reply[n] = full
+    else
+      reply[n] = -1 - (full or 0)
+      full, changed = (full and full > now and full or now) + time, true
+    end
+  end
+  expires_at = full
+end
+
 -- The bucket becomes full later, by the time of the cost.
 --@ consume
 if not full or full < instant then

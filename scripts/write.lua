@@ -28,20 +28,28 @@ elseif changed and ($exists or blocked or paused or birth) then
   expires_at = math.max(expires_at or 0, blocked or 0, paused or 0)
   --@ else
 elseif changed and $exists then
-  expires_at = math.max(expires_at, paused or 0)
+  if paused and paused > expires_at then
+    expires_at = paused
+  end
   --@ end
   if expires_at < now then
     expires_at = now
   end
   --@ if text
   -- The text to store, or the number if it is a plain one.
-  local value, plain
+  local plain
   --@ if complete
   if $exists then
     --@ paste write
   end
   --@ else
+  --@ if short
+  if not value then
+    --@ paste write
+  end
+  --@ else
   --@ paste write
+  --@ end
   --@ end
   if birth then
     value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')
@@ -59,7 +67,11 @@ elseif changed and $exists then
   --@ end
   if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
     -- A number in the same stretch: its expiry is late enough.
-    local answer = pcall('INCRBY', key, format('%d', plain - number))
+    local more = plain - number
+    if more ~= written then
+      written, digits = more, format('%d', more)
+    end
+    local answer = pcall('INCRBY', key, digits)
     why = type(answer) == 'table' and answer.err or nil
   else
     -- Expiry only collects garbage: it comes after the state is equivalent to no state.
@@ -68,16 +80,18 @@ elseif changed and $exists then
       -- An hour more, in milliseconds, since the clocks differ.
       unit, expiry = 'PX', ceil((expires_at - now) / 1000) + 3600000
     end
-    expiry = format('%d', expiry)
+    if expiry ~= written then
+      written, digits = expiry, format('%d', expiry)
+    end
     if plain then
       value = format('%d', plain)
     end
     -- A key of another type reads as absent: NX does not overwrite it.
     local answer
     if text then
-      answer = pcall('SET', key, value, unit, expiry)
+      answer = pcall('SET', key, value, unit, digits)
     else
-      answer = pcall('SET', key, value, unit, expiry, 'NX')
+      answer = pcall('SET', key, value, unit, digits, 'NX')
     end
     if answer then
       why = answer.err

@@ -306,6 +306,12 @@ impl InLua for AnyAlgorithm {
         })
     }
 
+    fn short_state(rule: &AnyRule, now: i64, number: i64) -> Option<Option<AnyState>> {
+        dispatch!(AnyRule, rule, |A, rule| {
+            Some(A::short_state(rule, now, number)?.map(AnyState::from))
+        })
+    }
+
     fn stored(rule: &AnyRule, text: &str) -> Option<AnyState> {
         dispatch!(AnyRule, rule, |A, rule| A::stored(rule, text).map(AnyState::from))
     }

@@ -333,6 +333,10 @@ impl InLua for FixedWindow {
         state_of(reply, |[begin, units]| Some(State { begin, units }))
     }
 
+    fn short_state(rule: &Rule, now: i64, units: i64) -> Option<Option<State>> {
+        Some((units > 0).then(|| State { begin: rule.begin(now), units }))
+    }
+
     fn stored(_: &Rule, text: &str) -> Option<State> {
         integers(text).map(|[begin, units]| State { begin, units })
     }

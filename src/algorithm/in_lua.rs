@@ -53,6 +53,14 @@ pub trait InLua: Algorithm {
         reply: &mut &[Element<'_>],
     ) -> Option<Option<Self::State>>;
 
+    /// Reads the state that a short answer tells as one number, as the section `short` of its file
+    /// says. `Some(None)`: there was no state. `None`: it has no short answers.
+    #[doc(hidden)]
+    fn short_state(rule: &Self::Rule, now: i64, number: i64) -> Option<Option<Self::State>> {
+        let _ = (rule, now, number);
+        None
+    }
+
     /// Reads the state in a text that a script wrote: the twin of the section `read`. `None`: no
     /// script writes this text. A log and a list of algorithms have no such text.
     #[doc(hidden)]
@@ -105,6 +113,14 @@ impl ScriptPart {
     /// The script of an algorithm.
     pub(super) fn of<A: InLua>() -> Self {
         Self { name: A::NAME, tag: A::TAG, script: A::SCRIPT, own_costs: false }
+    }
+
+    /// Returns true if its script may answer a check with one number: the state on which the check
+    /// was decided, or -1 minus it if the units were taken. `false` stands before any other answer.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_short_answers(&self) -> bool {
+        self.script.contains("\n--@ short\n")
     }
 
     /// Returns the number of elements of a reply that hold the state of a key: those that the

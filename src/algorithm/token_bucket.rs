@@ -241,6 +241,10 @@ impl InLua for TokenBucket {
         })
     }
 
+    fn short_state(rule: &Rule, now: i64, number: i64) -> Option<Option<State>> {
+        Some((number > 0).then(|| rule.state((number, 0), now)))
+    }
+
     fn stored(_: &Rule, text: &str) -> Option<State> {
         let StoredInstant { full, part, denominator, owes } = stored_instant(text)?;
         Some(State { full, part, denominator, owes })

@@ -13,7 +13,7 @@ use redis_once::calls::{from_error_reply, hash_slot, is_read_only};
 
 use super::Pool;
 use super::key_names::{hash_tagged, key_prefixes};
-use super::script::{BatchReply, Op, ReadEntry, ReplyEntry, Request};
+use super::script::{BatchReply, Op, ReadEntry, ReplyEntry, ReplyForm, Request};
 use crate::algorithm::*;
 use crate::core::Quota;
 use crate::core::charge::KeepFree;
@@ -24,9 +24,9 @@ const MAX_WAIT: i64 = 500_000;
 /// Reads the bytes as a reply to calls of one and of three charges, for each algorithm.
 pub fn reply(bytes: &[u8]) {
     let value = Value::BulkString(bytes.to_vec());
-    for (elements, reader) in readers() {
+    for (form, _, reader) in readers() {
         for charges in [1, 3] {
-            let Ok(batch) = BatchReply::read(&value, charges, elements) else { continue };
+            let Ok(batch) = BatchReply::read(&value, charges, form) else { continue };
             let _ = batch.texts().any(|text| is_read_only(&text));
             for request in requests() {
                 for position in 0..charges {
@@ -93,7 +93,7 @@ pub fn state(bytes: &[u8]) {
             _ => Element::Text(chunk),
         })
         .collect();
-    for (count, reader) in readers() {
+    for (_, count, reader) in readers() {
         let Some((now, rest)) = elements.split_first() else { return };
         let Element::Number(now @ 0..) = *now else { return };
         let (Some(Element::Number(wait)), Some(state)) = (rest.first(), rest.get(1..=count)) else {
@@ -101,6 +101,7 @@ pub fn state(bytes: &[u8]) {
         };
         for request in requests() {
             let _ = reader.read(now.min(LATEST), &request, *wait, &[], state);
+            let _ = reader.read_short(now.min(LATEST), &request, *wait);
         }
     }
 }
@@ -164,12 +165,14 @@ fn requests() -> Vec<Request> {
     ]
 }
 
-/// Returns a reader for each algorithm, and the number of elements of a state.
-fn readers() -> Vec<(usize, Box<dyn ReadEntry>)> {
-    fn reader<A: InLua>(algorithm: A) -> (usize, Box<dyn ReadEntry>) {
-        let elements = algorithm.parts().iter().map(ScriptPart::state_elements).sum();
+/// Returns a reader for each algorithm, the form of its replies, and the number of elements of a
+/// state.
+fn readers() -> Vec<(ReplyForm, usize, Box<dyn ReadEntry>)> {
+    fn reader<A: InLua>(algorithm: A) -> (ReplyForm, usize, Box<dyn ReadEntry>) {
+        let parts = algorithm.parts();
+        let elements = parts.iter().map(ScriptPart::state_elements).sum();
         let reader = ConfiguredAlgorithm::new("fuzz".into(), algorithm);
-        (elements, Box::new(reader.expect("a quota that it follows")))
+        (ReplyForm::of(&parts), elements, Box::new(reader.expect("a quota that it follows")))
     }
     let quota = || Quota::new(7, Duration::from_micros(1_000));
     let slow = || Quota::per_minute(3);

@@ -217,11 +217,10 @@ async fn each_error_of_this_server_has_its_kind_however_it_is_worded() {
         for (is_value, text) in texts {
             let mut limits = Vec::new();
             if is_value {
-                // As a script packs it: now, then the text in the place of a wait, and no state.
-                let mut packed = b"\x94\x07\xda".to_vec();
+                // As a script packs it: now, then the text in the place of an answer.
+                let mut packed = b"\x92\x07\xda".to_vec();
                 packed.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
                 packed.extend(text.as_bytes());
-                packed.extend([0; 2]);
                 let head = format!("${}\r\n", packed.len());
                 limits.push(answered(&[head.as_bytes(), &packed, b"\r\n"].concat()).await);
             } else {

@@ -13,7 +13,7 @@ use super::answers::{Answer, worded};
 use super::commands::Topology;
 
 /// The reply of a script that has taken one unit: now, no wait, and no state before.
-const ADMITTED: &[u8] = b"$13\r\n\x94\xcf\x00\x06\x47\x48\x46\x20\x40\x00\xff\x00\x00\r\n";
+const ADMITTED: &[u8] = b"$11\r\n\x92\xcf\x00\x06\x47\x48\x46\x20\x40\x00\xff\r\n";
 
 /// What comes of a refused command, once it has been refused for seconds.
 #[derive(Debug)]

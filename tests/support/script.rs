@@ -218,12 +218,17 @@ impl<A: InLua> Call<A> {
         let Value::Int(now) = elements[0] else { panic!("{elements:?}") };
         let parts = self.algorithm.parts();
         let width = 1 + parts.iter().map(ScriptPart::state_elements).sum::<usize>();
-        assert_eq!(elements.len(), 1 + width * self.forms.len(), "{elements:?}");
+        let may_be_short = matches!(&parts[..], [only] if only.has_short_answers());
         let mut entries: Vec<_> = self.forms.iter().map(|_| Entry::Failed(String::new())).collect();
-        let order = self.groups().concat();
-        for (told, place) in elements[1..].chunks(width).zip(order) {
+        let mut rest = &elements[1..];
+        for place in self.groups().concat() {
+            let is_short = may_be_short && rest[0] != Value::Nil;
+            rest = &rest[usize::from(may_be_short && !is_short)..];
+            let (told, after) = rest.split_at(if is_short { 1 } else { width });
             entries[place] = self.entry(now, &self.forms[place], told);
+            rest = after;
         }
+        assert_eq!(rest, [], "{elements:?}");
         (now, entries)
     }
 
@@ -261,7 +266,11 @@ impl<A: InLua> Call<A> {
         };
         let state: Vec<_> = told[1..].iter().map(element).collect();
         let (rule, check) = (self.rule(form), form.check());
-        let mut state = A::state(&rule, now, check, &mut &*state).expect("a state");
+        let is_short = state.is_empty();
+        let mut state = match is_short {
+            true => A::short_state(&rule, now, wait).expect("a state"),
+            false => A::state(&rule, now, check, &mut &*state).expect("a state"),
+        };
         let answer = match form.operation() {
             "estimate" => A::estimate(&rule, state.as_ref(), now, check),
             _ => A::step(&rule, &mut state, now, check),
@@ -274,6 +283,7 @@ impl<A: InLua> Call<A> {
         };
         let takes = outcome < 2 && check.cost > 0 && form.operation().is_empty();
         match form.operation() {
+            _ if is_short => assert_eq!(is_taken, takes, "{form:?}"),
             // What could not be taken.
             "penalize" => assert!(!is_taken, "{form:?}"),
             _ => assert_eq!((is_taken, wait), (takes, expected), "{form:?}"),

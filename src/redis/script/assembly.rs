@@ -7,7 +7,7 @@ use crate::algorithm::ScriptPart;
 const HEAD: &str = include_str!("../../../scripts/head.lua");
 
 /// The templates, by the names under which others include them.
-const TEMPLATES: [(&str, &str); 11] = [
+const TEMPLATES: [(&str, &str); 12] = [
     ("contract", include_str!("../../../scripts/contract.lua")),
     ("call", include_str!("../../../scripts/call.lua")),
     ("single", include_str!("../../../scripts/single.lua")),
@@ -17,6 +17,7 @@ const TEMPLATES: [(&str, &str); 11] = [
     ("several_check", include_str!("../../../scripts/several_check.lua")),
     ("several_operation", include_str!("../../../scripts/several_operation.lua")),
     ("segment", include_str!("../../../scripts/segment.lua")),
+    ("read", include_str!("../../../scripts/read.lua")),
     ("unread", include_str!("../../../scripts/unread.lua")),
     ("write", include_str!("../../../scripts/write.lua")),
 ];
@@ -188,9 +189,16 @@ impl Assembly<'_> {
             "stock" => member.is_some_and(|member| member.section("stock").is_some()),
             "holds" => member.is_some_and(QuotaPart::holds),
             "any_holds" => self.members.iter().any(QuotaPart::holds),
+            "short_answers" => self.has_short_answers(),
+            "short" => self.kind == Kind::Checks && self.has_short_answers(),
             "own_costs" => self.members.iter().all(|one| one.list("arguments").contains(&"cost")),
             list => member.is_some_and(|member| !member.list(list).is_empty()),
         }
+    }
+
+    /// Returns true if an answer may be a number in place of the usual elements.
+    fn has_short_answers(&self) -> bool {
+        matches!(self.members, [only] if only.section("short").is_some())
     }
 
     /// Writes a section under its name, with the variables of one quota.
@@ -209,6 +217,10 @@ impl Assembly<'_> {
             Some(match word {
                 "ARGUMENTS" => self.arguments.to_string(),
                 "WIDTH" => self.elements.to_string(),
+                // Where the wait of a charge stands, and that of the next one. Before it stands
+                // `false` if an answer may also be a number.
+                "FIRST" => (1 + usize::from(self.has_short_answers())).to_string(),
+                "STRIDE" => (self.elements + usize::from(self.has_short_answers())).to_string(),
                 "QUOTAS" => self.members.len().to_string(),
                 "$horizons" => {
                     listed(self.members.iter().map(|one| format!("horizon{}", one.suffix)))
@@ -321,7 +333,9 @@ fn placeholder(word: &str, member: &QuotaPart) -> Option<String> {
     let suffix = &member.suffix;
     Some(match word {
         "N" => member.number.to_string(),
-        "$arguments" | "$rule" | "$cost" | "$state" => member.names(&word[1..], |name| name),
+        "$arguments" | "$rule" | "$cost" | "$short_cost" | "$state" => {
+            member.names(&word[1..], |name| name)
+        }
         "$exists" => format!("{}{suffix}", member.list("state")[0]),
         "$before" => member.names("state", |name| name + "_before"),
         "$saved" => {

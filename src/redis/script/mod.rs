@@ -10,7 +10,7 @@ mod assembly;
 mod reply;
 
 pub(crate) use self::assembly::{keep_text, local_names};
-pub(crate) use self::reply::{BatchReply, ReadEntry, ReplyEntry, malformed_reply};
+pub(crate) use self::reply::{BatchReply, ReadEntry, ReplyEntry, ReplyForm, malformed_reply};
 
 use std::sync::{Mutex, PoisonError};
 

@@ -11,11 +11,14 @@ use redis::Value;
 use super::{Op, Request};
 #[cfg(feature = "calendar")]
 use crate::algorithm::clocks_differ;
-use crate::algorithm::{Check, Element, INEXACT, InLua, LATEST, Mark, Ruling, Verdict};
+use crate::algorithm::{Check, Element, INEXACT, InLua, LATEST, Mark, Ruling, ScriptPart, Verdict};
 use crate::core::{Error, ErrorKind};
 #[cfg(feature = "calendar")]
 use crate::limiter::charge_numbers::{micros, system_time};
 use crate::limiter::configured::ConfiguredAlgorithm;
+
+/// A packed `false`.
+const FALSE: u8 = 0xc2;
 
 /// The largest wait, count or state.
 const MAX_NUMBER: i64 = INEXACT;
@@ -83,6 +86,10 @@ pub(crate) trait ReadEntry: Send + Sync {
         paused: &[i64],
         state: &[Element<'_>],
     ) -> Result<ReplyEntry, Error>;
+
+    /// Returns the answer to a check that the script decided in the short way, on the state that
+    /// `number` tells. It is -1 minus the state if the script took the units.
+    fn read_short(&self, now: i64, request: &Request, number: i64) -> Result<Ruling, Error>;
 
     /// Returns the answer for a key that is blocked until an instant, which is later than `now`.
     fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Ruling, Error>;
@@ -162,40 +169,97 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
         }
     }
 
+    fn read_short(&self, now: i64, request: &Request, number: i64) -> Result<Ruling, Error> {
+        let Op::Check { cost: cost @ 1.., max_wait } = request.op else {
+            return Err(malformed_reply());
+        };
+        let (is_taken, number) = if number < 0 { (true, -1 - number) } else { (false, number) };
+        let rule = self.rule(request.quota.as_ref())?;
+        let mut state = A::short_state(&rule, now, number).ok_or_else(malformed_reply)?;
+        let check = Check::new(cost, max_wait).keeping(request.keep_free.as_slice());
+        let answer = A::step(&rule, &mut state, now, check);
+        let takes = matches!(answer.verdict, Verdict::Allow | Verdict::Wait(_));
+        if is_taken == takes { Ok(answer) } else { Err(malformed_reply()) }
+    }
+
     fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Ruling, Error> {
         let rule = self.rule(request.quota.as_ref())?;
         Ok(A::blocked(&rule, now, until))
     }
 }
 
-/// The reply to a batch: the instant of the decisions, and the elements of each charge in order.
+/// What the answers of a script consist of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReplyForm {
+    /// The elements that hold the state of a charge's keys.
+    state_elements: usize,
+    /// True if an answer may also be one number. Before every other one stands `false`.
+    has_short_answers: bool,
+}
+
+impl ReplyForm {
+    pub(crate) fn of(parts: &[ScriptPart]) -> Self {
+        let state_elements = parts.iter().map(ScriptPart::state_elements).sum();
+        let has_short_answers = matches!(parts, [only] if only.has_short_answers());
+        Self { state_elements, has_short_answers }
+    }
+}
+
+/// The reply to a batch: the instant of the decisions, and the answer to each charge in order.
 #[derive(Debug)]
 pub(crate) struct BatchReply<'a> {
     pub(crate) now: i64,
-    /// The elements for each charge.
-    elements_per_charge: usize,
+    answers: Vec<Answer<'a>>,
+    /// The elements of the answers that are neither a number nor an error alone.
     elements: Vec<Element<'a>>,
+    form: ReplyForm,
+}
+
+/// The answer to a charge.
+#[derive(Clone, Copy, Debug)]
+enum Answer<'a> {
+    /// The state on which it was decided, as a number.
+    Short(i64),
+    /// The text of an error.
+    Failed(&'a [u8]),
+    /// The place of its elements.
+    Long(usize),
 }
 
 impl<'a> BatchReply<'a> {
-    /// Unpacks the reply to a call of `charges` charges, each with `state_elements` elements for
-    /// its state.
-    pub(crate) fn read(
-        reply: &'a Value,
-        charges: usize,
-        state_elements: usize,
-    ) -> Result<Self, Error> {
-        let elements_per_charge = 1 + state_elements;
+    /// Unpacks the reply to a call of `charges` charges.
+    pub(crate) fn read(reply: &'a Value, charges: usize, form: ReplyForm) -> Result<Self, Error> {
         let Value::BulkString(packed) = reply else { return Err(malformed_reply()) };
-        let elements = unpack(packed).ok_or_else(malformed_reply)?;
-        match elements.first() {
-            Some(Element::Number(now @ 0..=LATEST))
-                if elements.len() == 1 + charges * elements_per_charge =>
-            {
-                Ok(Self { now: *now, elements_per_charge, elements })
+        Self::unpack(packed, charges, form).ok_or_else(malformed_reply)
+    }
+
+    fn unpack(packed: &'a [u8], charges: usize, form: ReplyForm) -> Option<Self> {
+        let mut rest = packed;
+        let mut left = list_length(&mut rest)?;
+        let Element::Number(now @ 0..=LATEST) = element(&mut rest)? else { return None };
+        left = left.checked_sub(1)?;
+        // Each answer has at least one byte, so a short reply never reserves much memory.
+        let mut answers = Vec::with_capacity(charges.min(rest.len()));
+        let mut elements = Vec::new();
+        for _ in 0..charges {
+            if form.has_short_answers {
+                left = left.checked_sub(1)?;
+                if rest.first() != Some(&FALSE) {
+                    answers.push(match element(&mut rest)? {
+                        Element::Number(number) => Answer::Short(number),
+                        Element::Text(text) => Answer::Failed(text),
+                    });
+                    continue;
+                }
+                rest = &rest[1..];
             }
-            _ => Err(malformed_reply()),
+            answers.push(Answer::Long(elements.len()));
+            for _ in 0..=form.state_elements {
+                left = left.checked_sub(1)?;
+                elements.push(element(&mut rest)?);
+            }
         }
+        (left == 0 && rest.is_empty()).then_some(Self { now, answers, elements, form })
     }
 
     /// Returns the answer to `request`, the one at `position` in the call. `raised` converts an
@@ -207,8 +271,16 @@ impl<'a> BatchReply<'a> {
         reader: &dyn ReadEntry,
         raised: impl Fn(&str) -> Error,
     ) -> Result<ReplyEntry, Error> {
-        let begin = 1 + position * self.elements_per_charge;
-        let (wait, state) = self.elements[begin..begin + self.elements_per_charge]
+        let begin = match self.answers[position] {
+            Answer::Short(number) => {
+                let is_exact = (-MAX_NUMBER..=MAX_NUMBER).contains(&number);
+                let number = Some(number).filter(|_| is_exact).ok_or_else(malformed_reply)?;
+                return reader.read_short(self.now, request, number).map(ReplyEntry::Decided);
+            }
+            Answer::Failed(text) => return Err(raised(&String::from_utf8_lossy(text))),
+            Answer::Long(begin) => begin,
+        };
+        let (wait, state) = self.elements[begin..=begin + self.form.state_elements]
             .split_first()
             .ok_or_else(malformed_reply)?;
         // A foreign value in a key may give a number outside of the script's range. Only the charge
@@ -260,11 +332,14 @@ impl<'a> BatchReply<'a> {
 
     /// Returns the texts in place of an answer: errors that the server raised, and ends of blocks.
     pub(crate) fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> {
-        // States have texts as well, which are not errors.
-        let waits = self.elements.iter().skip(1).step_by(self.elements_per_charge);
-        waits.filter_map(|wait| match *wait {
-            Element::Text(text) => Some(String::from_utf8_lossy(text)),
-            Element::Number(_) => None,
+        self.answers.iter().filter_map(|answer| match *answer {
+            Answer::Short(_) => None,
+            Answer::Failed(text) => Some(String::from_utf8_lossy(text)),
+            // States have texts as well, which are not errors.
+            Answer::Long(begin) => match self.elements[begin] {
+                Element::Text(text) => Some(String::from_utf8_lossy(text)),
+                Element::Number(_) => None,
+            },
         })
     }
 }
@@ -307,22 +382,14 @@ pub(crate) fn malformed_reply() -> Error {
     Error::new(ErrorKind::State, "the reply is not one that the script gives")
 }
 
-/// Returns the elements of a packed list. `None` if it is not a list, or if bytes follow it.
-fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
-    let mut rest = packed;
-    let count = match *rest.split_off_first()? {
-        small @ 0x90..=0x9f => usize::from(small & 0x0f),
-        0xdc => usize::try_from(unsigned(&mut rest, 2)?).ok()?,
-        0xdd => usize::try_from(unsigned(&mut rest, 4)?).ok()?,
-        _ => return None,
-    };
-    // Each element has at least one byte, so a false count never reserves more memory than the
-    // reply.
-    let mut elements = Vec::with_capacity(count.min(rest.len()));
-    for _ in 0..count {
-        elements.push(element(&mut rest)?);
+/// Reads the length of a packed list. `None` if it is not a list.
+fn list_length(rest: &mut &[u8]) -> Option<usize> {
+    match *rest.split_off_first()? {
+        small @ 0x90..=0x9f => Some(usize::from(small & 0x0f)),
+        0xdc => usize::try_from(unsigned(rest, 2)?).ok(),
+        0xdd => usize::try_from(unsigned(rest, 4)?).ok(),
+        _ => None,
     }
-    rest.is_empty().then_some(elements)
 }
 
 fn element<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {

@@ -236,9 +236,8 @@ impl Batch {
             failure.may_have_run() && failure.error().kind() == ClientErrorKind::Saturation
         });
         let answer = answer.as_ref().map_err(|failure| Error::from(failure.error().clone()));
-        let elements = config.state_elements;
         let read = answer.and_then(|(reply, connection)| {
-            Ok((BatchReply::read(reply, self.requests.len(), elements)?, *connection))
+            Ok((BatchReply::read(reply, self.requests.len(), config.reply_form)?, *connection))
         });
         match read {
             Ok((reply, connection)) => distribute(config, connection, self.requests, &reply),

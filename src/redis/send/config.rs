@@ -7,8 +7,8 @@ use redis_once::calls::hash_slot;
 use tokio::sync::Semaphore;
 
 use super::super::Pool;
-use super::super::script::{ReadEntry, Scripts, keep_text};
-use crate::algorithm::{InLua, LATEST, ScriptPart};
+use super::super::script::{ReadEntry, ReplyForm, Scripts, keep_text};
+use crate::algorithm::{InLua, LATEST};
 use crate::limiter::charge_numbers::{CallerClock, micros, system_time};
 use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::observe::CallWatch;
@@ -39,8 +39,7 @@ pub(crate) struct Config {
     pub(crate) pool: Pool,
     pub(super) scripts: Scripts,
     pub(super) reader: Arc<dyn ReadEntry>,
-    /// The number of elements of a reply that have the state of a charge's keys.
-    pub(super) state_elements: usize,
+    pub(super) reply_form: ReplyForm,
     /// The prefixes of a charge's keys, one for each quota.
     pub(crate) key_prefixes: Vec<String>,
     /// The buckets of a charge's keys: one setting for all keys, or one for each.
@@ -76,7 +75,7 @@ impl Config {
             pool,
             scripts: Scripts::of(&parts),
             reader: Arc::new(named.clone()),
-            state_elements: parts.iter().map(ScriptPart::state_elements).sum(),
+            reply_form: ReplyForm::of(&parts),
             key_prefixes,
             buckets: vec![Buckets::default()],
             keeps_text: keep_text(&parts),

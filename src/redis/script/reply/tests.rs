@@ -15,6 +15,17 @@ fn check() -> Request {
     request(Op::Check { cost: 1, max_wait: 500 })
 }
 
+/// Each answer has a wait, and a state of two elements.
+const LONG: ReplyForm = ReplyForm { state_elements: 2, has_short_answers: false };
+
+/// The elements of a packed list.
+fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
+    let mut rest = packed;
+    let elements: Option<Vec<_>> =
+        (0..list_length(&mut rest)?).map(|_| element(&mut rest)).collect();
+    elements.filter(|_| rest.is_empty())
+}
+
 /// Makes a packed list with each element in its widest form. `None` becomes an error text.
 fn packed(elements: &[Option<i64>]) -> Value {
     let mut bytes = vec![0xdc];
@@ -47,14 +58,14 @@ fn raised(text: &str) -> Error {
 }
 
 fn read_first(reply: &Value) -> Result<ReplyEntry, Error> {
-    BatchReply::read(reply, 1, 2)?.entry(0, &check(), &reader(), raised)
+    BatchReply::read(reply, 1, LONG)?.entry(0, &check(), &reader(), raised)
 }
 
 #[test]
 fn a_reserved_wait_is_read() {
     // It was full again at 1,000, after five charges and four more.
     let reply = ints(&[600, -101, 1_101, 0]);
-    assert_eq!(BatchReply::read(&reply, 1, 2).unwrap().now, 600);
+    assert_eq!(BatchReply::read(&reply, 1, LONG).unwrap().now, 600);
     let decided = ReplyEntry::Decided(Ruling {
         verdict: Verdict::Wait(100),
         report: Report { remaining: 0, reset_after: 600 },
@@ -149,7 +160,7 @@ fn a_block_is_read() {
         bytes.extend(text);
         bytes.extend([0, 0]);
         let reply = Value::BulkString(bytes);
-        BatchReply::read(&reply, 1, 2)?.entry(0, &request(op), &reader(), raised)
+        BatchReply::read(&reply, 1, LONG)?.entry(0, &request(op), &reader(), raised)
     };
     let check = || Op::Check { cost: 1, max_wait: i64::MAX };
     let report = Report { remaining: 0, reset_after: 100 };
@@ -198,7 +209,7 @@ fn a_pause_is_read() {
         bytes.extend(text);
         bytes.extend([0, 0]);
         let reply = Value::BulkString(bytes);
-        BatchReply::read(&reply, 1, 2)?.entry(0, &request(op), &reader(), raised)
+        BatchReply::read(&reply, 1, LONG)?.entry(0, &request(op), &reader(), raised)
     };
     let check = |max_wait| Op::Check { cost: 1, max_wait };
     let decided = |entry| match entry {
@@ -230,11 +241,47 @@ fn a_pause_is_read() {
     }
 }
 
+/// One number tells the state, and if the units were taken. `false` stands before other answers.
+#[test]
+fn a_short_answer_is_read() {
+    let form = ReplyForm { has_short_answers: true, ..LONG };
+    let read = |elements: &[u8], op: Op| {
+        let reply = Value::BulkString([b"\x92\x64", elements].concat());
+        let entry = BatchReply::read(&reply, 1, form)?.entry(0, &request(op), &reader(), raised);
+        entry.map(|entry| match entry {
+            ReplyEntry::Decided(answer) => (answer.verdict, answer.report.reset_after),
+            entry => panic!("{entry:?}"),
+        })
+    };
+    let check = || Op::Check { cost: 1, max_wait: 0 };
+    // Taken without a state, and from a bucket that is full at 112. Refused by one that is at 700.
+    assert_eq!(read(b"\xff", check()).unwrap(), (Verdict::Allow, 100));
+    assert_eq!(read(b"\xd0\x8f", check()).unwrap(), (Verdict::Allow, 112));
+    assert_eq!(read(b"\xcd\x02\xbc", check()).unwrap(), (Verdict::Deny(200), 600));
+    // The twin would not refuse, would not take, and takes nothing for a peek.
+    for odd in [&b"\x00"[..], b"\x7f", b"\xd1\xfd\x43", b"\xd3\x80\0\0\0\0\0\0\0", b"\xc0"] {
+        assert_eq!(read(odd, check()).unwrap_err().kind(), ErrorKind::State, "{odd:?}");
+    }
+    for op in [Op::Check { cost: 0, max_wait: 0 }, Op::Grant { cost: 1 }, Op::Reset] {
+        assert_eq!(read(b"\xff", op).unwrap_err().kind(), ErrorKind::State);
+    }
+    assert_eq!(read(b"\xa6OOM no", check()).unwrap_err().to_string(), "OOM no");
+    // Two charges: `false` and three elements, and a number.
+    let reply = Value::BulkString(b"\x96\x64\xc2\xff\x00\x00\xff".to_vec());
+    let reply = BatchReply::read(&reply, 2, form).unwrap();
+    let entries =
+        [0, 1].map(|place| reply.entry(place, &request(check()), &reader(), raised).unwrap());
+    assert_eq!(entries[0], entries[1]);
+    for short in [&b"\x95\x64\xc2\xff\x00\x00"[..], b"\x95\x64\xc2\xff\x00\xff", b"\x92\x64\xff"] {
+        assert!(BatchReply::read(&Value::BulkString(short.to_vec()), 2, form).is_err());
+    }
+}
+
 #[test]
 fn one_charge_fails_alone() {
     let elements = [Some(7), None, Some(0), Some(0), Some(-1), Some(0), Some(0)];
     let reply = packed(&elements);
-    let reply = BatchReply::read(&reply, 2, 2).unwrap();
+    let reply = BatchReply::read(&reply, 2, LONG).unwrap();
     let reader = reader();
     let error = reply.entry(0, &check(), &reader, raised).unwrap_err();
     assert_eq!((error.kind(), error.to_string()), (ErrorKind::Capacity, String::from("OOM no")));
@@ -246,7 +293,7 @@ fn one_charge_fails_alone() {
 fn a_number_that_no_script_computes_with_fails_its_own_charge() {
     for odd in [i64::MAX, MAX_NUMBER + 1, i64::MIN] {
         let reply = ints(&[7, -1, odd, 0, -1, 0, 0]);
-        let reply = BatchReply::read(&reply, 2, 2).unwrap();
+        let reply = BatchReply::read(&reply, 2, LONG).unwrap();
         let reader = reader();
         let error = reply.entry(0, &check(), &reader, raised).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::State);
