@@ -344,6 +344,9 @@ impl Account {
             return Err(format!("truth: {charge:?}: paused until {paused:?}"));
         }
         let answer = match &told {
+            Packed::Integer(told) if charge.is_short => {
+                self.in_full(charge, *told, state_of(charge, works))?
+            }
             Packed::Integer(answer) => *answer,
             // Units of a key that was reset, and each key's birth.
             Packed::Text(text) if text.starts_with("RESET ") => {

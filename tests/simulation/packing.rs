@@ -190,6 +190,7 @@ pub fn unpack_struct(
 pub enum Packed {
     Integer(i64),
     Text(String),
+    False,
     Nothing,
 }
 
@@ -213,6 +214,7 @@ pub fn unpack(bytes: &[u8]) -> Vec<Packed> {
             code @ 0..=0x7f => Packed::Integer(code.cast_signed()),
             code @ 0xe0..=0xff => Packed::Integer(code.cast_signed() - 256),
             0xc0 => Packed::Nothing,
+            0xc2 => Packed::False,
             0xcc => Packed::Integer(take(1).cast_signed()),
             0xcd => Packed::Integer(take(2).cast_signed()),
             0xce => Packed::Integer(take(4).cast_signed()),

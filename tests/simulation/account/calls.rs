@@ -7,7 +7,7 @@ use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 
 use tower_sluice::Quota;
-use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, InLua};
+use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, Check, InLua, Verdict};
 use tower_sluice::redis::script_texts;
 
 use super::super::book::ScriptCall;
@@ -15,7 +15,7 @@ use super::super::clock::present;
 use super::super::lua::digest;
 use super::super::packing::{Packed, unpack};
 use super::super::resp::Reply;
-use super::{Account, List, Rule};
+use super::{Account, List, Rule, State};
 
 /// A limiter of the world, and the quotas that its charges may bring.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +81,8 @@ pub struct Charge {
     pub keys: Rc<[String]>,
     pub op: Op,
     pub answer: Packed,
+    /// True if the answer is a number that tells the state.
+    pub(super) is_short: bool,
     pub(super) rule: Rule,
     /// For each key, the place of its limiter's quota by which it is asked.
     pub(super) quotas: Vec<usize>,
@@ -197,8 +199,10 @@ impl Account {
                 let members = members(&names)?;
                 let algorithm =
                     |(limit, member): &(usize, usize)| self.limits[*limit].algorithms[*member];
-                let parts = members.iter().map(algorithm).flat_map(|one| one.parts());
-                let size = 1 + parts.map(|part| part.state_elements()).sum::<usize>();
+                let parts: Vec<_> =
+                    members.iter().map(algorithm).flat_map(|one| one.parts()).collect();
+                let size = 1 + parts.iter().map(|part| part.state_elements()).sum::<usize>();
+                let may_be_short = matches!(&parts[..], [only] if only.has_short_answers());
                 for _ in 0..segments {
                     let repeats = number(at);
                     at += 1;
@@ -253,6 +257,8 @@ impl Account {
                     for _ in 0..repeats {
                         let (keys, op, rule) = (Rc::clone(&names), op.clone(), rule.clone());
                         let (quotas, session) = (quotas.clone(), call.session);
+                        let is_short = may_be_short && reply[place] != Packed::False;
+                        place += usize::from(may_be_short && !is_short);
                         let answer = reply[place].clone();
                         charges.push(Charge {
                             server,
@@ -261,10 +267,11 @@ impl Account {
                             keys,
                             op,
                             answer,
+                            is_short,
                             rule,
                             quotas,
                         });
-                        place += size;
+                        place += if is_short { 1 } else { size };
                     }
                 }
             }
@@ -283,6 +290,44 @@ impl Account {
     }
 
     /// The rule whose numbers stand at a place of the arguments, and which quota it is of.
+    /// The wait of a short answer, as other answers have it. The state in it and that of the
+    /// reference decide alike.
+    pub(super) fn in_full(
+        &self,
+        charge: &Charge,
+        told: i64,
+        known: Option<State>,
+    ) -> Result<i64, String> {
+        let Op::Check { cost: cost @ 1.., max_wait, .. } = charge.op else {
+            return Err(format!("truth: {charge:?}: a short answer"));
+        };
+        let (limit, member) = self.limit_of(&charge.keys[0]).expect("its limiter");
+        let Limit { algorithms, own_quotas, .. } = &self.limits[limit];
+        let algorithm = algorithms[member];
+        let quota = match charge.quotas[0] {
+            0 => algorithm.quota(),
+            place => own_quotas[place - 1][member].into(),
+        };
+        let rule = algorithm.rule(quota).map_err(|error| error.to_string())?;
+        let (is_taken, number) = if told < 0 { (true, -1 - told) } else { (false, told) };
+        let state = AnyAlgorithm::short_state(&rule, charge.now, number);
+        let mut state = state.ok_or_else(|| format!("truth: {charge:?}: a short answer"))?;
+        let mut known = known.and_then(|known| known.into_iter().next().flatten());
+        let check = Check::new(cost, max_wait);
+        let [said, right] = [&mut state, &mut known]
+            .map(|state| AnyAlgorithm::step(&rule, state, charge.now, check));
+        let (takes, wait) = match right.verdict {
+            Verdict::Allow => (true, 0),
+            Verdict::Wait(wait) => (true, wait),
+            Verdict::Deny(wait) => (false, wait),
+            _ => (false, 0),
+        };
+        if said != right || is_taken != takes {
+            return Err(format!("truth: {charge:?}: the reference says {right:?}, not {said:?}"));
+        }
+        Ok(if takes { -1 - wait } else { wait })
+    }
+
     fn rule_at(
         &self,
         (limit, member): (usize, usize),

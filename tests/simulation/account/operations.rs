@@ -77,7 +77,7 @@ pub(super) fn is_of_pause(answer: &Packed, op: &Op) -> bool {
     let is_told = match answer {
         Packed::Integer(_) => true,
         Packed::Text(text) => text.starts_with("RESET "),
-        Packed::Nothing => false,
+        Packed::False | Packed::Nothing => false,
     };
     is_told && !matches!(op, Op::Settle { .. } | Op::Renew { .. })
 }
