@@ -317,7 +317,8 @@ async fn both_scripts_of_a_limiter_agree() {
             let mut now = NOW;
             for _ in 0..6 {
                 now += [0, 1, 200_000, 1_000_000, -200_000][dice.usize(..5)];
-                let asked: Vec<_> = (0..dice.usize(1..20))
+                let charges = [dice.usize(1..4), dice.usize(1..20)][dice.usize(..2)];
+                let asked: Vec<_> = (0..charges)
                     .map(|_| (dice.usize(..3), dice.i64(0..=6), [0, 90_000_000][dice.usize(..2)]))
                     .collect();
                 let call = |kind: &str| {
