@@ -18,43 +18,6 @@ fn keys(charge: &Charge) -> [Charge; 2] {
     [charge.clone(), Charge::new("all")]
 }
 
-// Case 113.
-#[tokio::test]
-async fn one_call_decides_for_both_and_names_who_refuses() {
-    let (_server, pool) = Server::pooled();
-    let (user, everybody) = (user(&pool, 3), everybody(&pool, 4));
-    let both = AllAtOnce::new((user.clone(), everybody.clone()), keys);
-
-    let mut first = both.check(&Charge::new("alice").cost(3)).await.unwrap();
-    assert_eq!((first.limiter(), first.remaining()), (Some("user"), Some(0)));
-    let refused = both.check(&Charge::new("alice")).await.unwrap();
-    assert_eq!((refused.is_admitted(), refused.limiter()), (false, Some("user")));
-    let refused = both.check(&Charge::new("bob").cost(2)).await.unwrap();
-    assert_eq!((refused.is_admitted(), refused.limiter()), (false, Some("everybody")));
-
-    // The members' own keys, in which a refusal left nothing.
-    assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(0));
-    assert_eq!(user.peek("bob").await.unwrap().remaining(), Some(3));
-    assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(1));
-
-    // What was reserved together comes back together.
-    assert!(both.refund(first.take_reservation().unwrap()).is_ok());
-    let left = async || both.peek("alice").await.unwrap().remaining();
-    eventually("the refund", async || left().await == Some(3)).await;
-    assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(4));
-
-    let owing = both.penalize(Charge::new("alice").cost(2)).await.unwrap();
-    assert_eq!((owing.limiter(), owing.remaining()), (Some("user"), Some(1)));
-    assert_eq!(both.reset("alice").await.unwrap().remaining(), Some(3));
-    assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(4));
-
-    let plan =
-        |charge: &Charge| [charge.clone().quota(Quota::new(100, 300 * HOUR)), Charge::new("all")];
-    let planned = AllAtOnce::new((user.clone(), everybody.clone()), plan);
-    let refused = planned.check(&Charge::new("carol").cost(5)).await.unwrap();
-    assert_eq!(refused.limiter(), Some("everybody"));
-}
-
 /// Many users in one batch see what each other take of what all share.
 // Case 113.
 #[tokio::test]
@@ -159,6 +122,7 @@ async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
     hides(&both);
     hides(&one.check(&charge));
     hides(&both.peek("sk_live_4242").await);
+    hides(&Charge::new(("sk_live_4242", ("sk_live_4242", "all"))));
 
     let redisson =
         Redisson::new(pool).decision_timeout(PATIENT).default_rate(Rate::overall(3, HOUR));

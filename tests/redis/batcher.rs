@@ -142,33 +142,6 @@ async fn who_leaves_before_departure_is_not_charged() {
     assert!(calls(&mut connection, "evalsha").await <= 6);
 }
 
-#[tokio::test]
-async fn who_leaves_on_the_way_gets_the_units_back() {
-    let server = Server::start();
-    let limiter = yearly(&server.url(), 1_000);
-    let _ = limiter.check(&"warm".into()).await.unwrap();
-    let mut connection = server.connection().await;
-    for _ in 0..50 {
-        let mut lone = begin(&limiter);
-        assert!(lone.poll().is_pending());
-        let mut company: Vec<_> = (0..5).map(|_| begin(&limiter)).collect();
-        assert!(company.iter_mut().all(|asker| asker.poll().is_pending()));
-        tokio::task::yield_now().await;
-        tokio::task::yield_now().await;
-        drop((lone, company));
-    }
-    let begun = Instant::now();
-    loop {
-        let peek = limiter.check(&Charge::new("k").cost(0)).await.unwrap();
-        if peek.remaining() == Some(1_000) {
-            break;
-        }
-        assert!(begun.elapsed() < PATIENT, "{:?} left", peek.remaining());
-    }
-    // The first was sent, and undone.
-    assert!(calls(&mut connection, "evalsha").await > 2);
-}
-
 // Case 118.
 #[tokio::test]
 async fn a_full_queue_is_saturation_and_never_fails_open() {

@@ -5,66 +5,22 @@ use super::*;
 use support::for_each_script;
 use support::script::*;
 
-/// Charges and refunds of one key, one after another and all in one call.
-#[tokio::test]
-async fn many_in_one_call_are_answered_as_one_by_one() {
-    let (_server, mut connection) = Server::connected().await;
-    let mut dice = fastrand::Rng::with_seed(6);
-    for_each_script!(|algorithm| {
-        for history in 0..7 * times() {
-            let [alone, together] =
-                ["alone", "together"].map(|kind| format!("{algorithm:?} {history} {kind}"));
-            let mut now = NOW;
-            let mut reservations: Vec<(i64, Vec<String>)> = Vec::new();
-            for _ in 0..8 {
-                now += [0, 1, 100_000, 200_000, 1_000_000, -200_000][dice.usize(..6)];
-                let keys = vec![together.as_str(); dice.usize(1..30)];
-                let mut all = Call::new(algorithm, Some(now), &keys);
-                let mut answers = Vec::new();
-                for _ in &keys {
-                    let (cost, wait) = (dice.i64(0..=6), [0, 250_000, 90_000_000][dice.usize(..3)]);
-                    let refund = dice.usize(..4) == 0 && !reservations.is_empty();
-                    let other = !refund && dice.usize(..10) == 0;
-                    let form = if other && dice.bool() {
-                        reservations.clear();
-                        Form::new(&[&"reset"])
-                    } else if other {
-                        Form::new(&[&"penalize", &(cost * 3)])
-                    } else if refund {
-                        let back = if dice.bool() { 1 } else { dice.usize(1..=reservations.len()) };
-                        let (cost, mark) = reservations.remove(reservations.len() - back);
-                        Form::refund(cost, &mark)
-                    } else {
-                        Form::new(&[&cost, &wait])
-                    };
-                    all = all.ask(form.clone());
-                    let one = Call::new(algorithm, Some(now), &[&alone]).ask(form);
-                    let (_, mut told) = one.on(&mut connection).await;
-                    if cost > 0 && !refund && !other && told[0].outcome() < 2 {
-                        reservations.push((cost, told[0].mark()));
-                    }
-                    answers.push(told.remove(0));
-                }
-                let (_, told) = all.on(&mut connection).await;
-                assert_eq!(told, answers, "{algorithm:?} {history}");
-            }
-        }
-    });
-}
-
-/// Three users, and two keys that they share: a later charge of a call sees what earlier ones took
-/// of either.
+/// Charges and refunds of three keys of one algorithm; and of three users with two keys that they
+/// share: a later charge of a call sees what earlier ones took of either.
 #[tokio::test]
 async fn keys_in_any_company_are_answered_as_one_by_one() {
     let server = Server::start();
     let connection = &mut server.connection().await;
+    for_each_script!(|one| {
+        company(connection, &format!("{one:?}"), one, 1).await;
+    });
     let per = |limit, seconds| Quota::new(limit, Duration::from_secs(seconds));
     // Two quotas of which now one is in the way, now the other.
-    company(connection, "1", (TOKEN_BUCKET, SlidingLog::new(per(7, 1)))).await;
+    company(connection, "1", (TOKEN_BUCKET, SlidingLog::new(per(7, 1))), 2).await;
     let bucket = TokenBucket::new(per(5, 2).burst(8));
-    let lists = company(connection, "2", (SLIDING_WINDOW, bucket)).await;
-    company(connection, "3", (FIXED_WINDOW, SlidingCounter::new(per(9, 3)))).await;
-    company(connection, "4", (SMOOTH_BURSTY, FixedWindow::new(per(7, 2)).anchored())).await;
+    let lists = company(connection, "2", (SLIDING_WINDOW, bucket), 2).await;
+    company(connection, "3", (FIXED_WINDOW, SlidingCounter::new(per(9, 3))), 2).await;
+    company(connection, "4", (SMOOTH_BURSTY, FixedWindow::new(per(7, 2)).anchored()), 2).await;
     assert!(lists > 20, "only {lists} charges pushed units out of the cells");
 }
 
@@ -72,15 +28,16 @@ async fn keys_in_any_company_are_answered_as_one_by_one() {
 async fn company<A: InLua>(
     connection: &mut MultiplexedConnection,
     name: &str,
-    pair: impl IntoAlgorithm<Algorithm = A>,
+    limits: impl IntoAlgorithm<Algorithm = A>,
+    quotas: usize,
 ) -> usize {
-    let pair = pair.into_algorithm();
+    let limits = limits.into_algorithm();
     let mut dice = fastrand::Rng::with_seed(7);
     let mut lists = 0;
     for history in 0..4 * times() {
         let names = |kind: &str, keys: &[&str; 2]| {
             let name = |place: usize| format!("{name}:{history}:{kind}:{place}:{}", keys[place]);
-            vec![name(0), name(1)]
+            (0..quotas).map(name).collect::<Vec<_>>()
         };
         let mut now = NOW;
         let mut reservations: Vec<([&str; 2], i64, Vec<String>)> = Vec::new();
@@ -105,7 +62,7 @@ async fn company<A: InLua>(
                         (keys, Form::new(&[&cost, &wait]))
                     }
                 };
-                let call = Call::several(pair.clone(), Some(now), vec![names("alone", &keys)]);
+                let call = Call::several(limits.clone(), Some(now), vec![names("alone", &keys)]);
                 let told = call.ask(form.clone()).on(connection).await.1.remove(0);
                 if is_check && cost > 0 && told.outcome() < 2 {
                     let mark = told.mark();
@@ -116,7 +73,7 @@ async fn company<A: InLua>(
                 asked.push((keys, form));
             }
             let keys = asked.iter().map(|(keys, _)| names("together", keys)).collect();
-            let call = Call::several(pair.clone(), Some(now), keys);
+            let call = Call::several(limits.clone(), Some(now), keys);
             let call = asked.iter().fold(call, |call, (_, form)| call.ask(form.clone()));
             let (_, told) = call.on(connection).await;
             assert_eq!(told, answers, "{name} {history}: {asked:?}");

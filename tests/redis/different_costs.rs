@@ -77,26 +77,6 @@ async fn one_call_takes_each_members_own_cost() {
     assert_eq!(taken(&pool).await, [4, 4, 3]);
 }
 
-#[tokio::test]
-async fn what_one_member_refuses_takes_nothing_of_the_others() {
-    let (_server, pool) = Server::pooled();
-    let all = AllAtOnce::of_parts(three(&pool));
-    let refused = all.check(&parts([3, 10_001, 1])).await.unwrap();
-    assert_eq!(refused.outcome(), Outcome::Deny { retry_after: None });
-    assert_eq!(refused.limiter(), Some("address"));
-    let estimated = all.estimate(parts([3, 10_001, 1])).await.unwrap();
-    assert_eq!((estimated.outcome(), estimated.limiter()), (refused.outcome(), Some("address")));
-    assert_eq!(taken(&pool).await, [0; 3]);
-    // A quota of its own beside a cost of its own.
-    let plan = |units| Charge::new(NAMES[0]).cost(2).quota(quota(units));
-    let charge = |units| Charge::several([Some(plan(units)), Some(Charge::new(NAMES[1])), None]);
-    let refused = all.check(&charge(1)).await.unwrap();
-    assert_eq!((refused.limiter(), refused.quota()), (Some("user"), Some(quota(1))));
-    let admitted = all.check(&charge(5)).await.unwrap();
-    let left: Vec<_> = admitted.policies().map(|one| one.remaining().unwrap()).collect();
-    assert_eq!(left, [3, 9_999]);
-}
-
 /// A part that takes nothing, beside one that pays, is peeked at: a log would note it otherwise.
 #[tokio::test]
 async fn a_part_that_takes_nothing_leaves_no_trace() {

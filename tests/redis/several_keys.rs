@@ -419,40 +419,6 @@ async fn names_follow_a_member_of_several_quotas() {
     assert_eq!(fields(limiter, &login).await, expected[2..]);
 }
 
-// Case 158.
-#[tokio::test]
-async fn a_wait_is_reserved_whichever_part_is_exempt() {
-    let (_server, pool) = Server::pooled();
-    let scarce = |name: &str| {
-        let quota = Quota::new(1, HOUR);
-        Redis::new(name, TokenBucket::new(quota).horizon(2 * HOUR), pool.clone())
-            .decision_timeout(PATIENT)
-    };
-    for bits in 1..8 {
-        let members = NAMES.map(|name| scarce(&format!("{name}-{bits}")));
-        let [user, address, login] = members.clone();
-        let all = AllAtOnce::of_parts((user, address, login));
-        let charge = parts_of(bits).max_wait(2 * HOUR);
-        assert_eq!(all.check(&charge).await.unwrap().outcome(), Outcome::Allow, "{bits:03b}");
-        let mut waits = all.check(&charge).await.unwrap();
-        assert!(matches!(waits.outcome(), Outcome::Wait(_)), "{bits:03b}: {:?}", waits.outcome());
-        assert!(matches!(
-            all.estimate(charge.clone()).await.unwrap().outcome(),
-            Outcome::Wait(_) | Outcome::Deny { .. }
-        ));
-        // A caller that leaves gives the slot of every part back.
-        all.refund(waits.take_reservation().unwrap()).unwrap();
-        for (index, member) in members.iter().enumerate() {
-            let is_present = bits >> index & 1 == 1;
-            let free = async || {
-                let peek = member.peek(NAMES[index]).await.unwrap();
-                peek.reset_after().unwrap() <= if is_present { HOUR } else { Duration::ZERO }
-            };
-            support::faults::eventually("the refund", free).await;
-        }
-    }
-}
-
 /// Whole and part cost what was said, are settled, reset and charged twice, as with all parts.
 // Case 158.
 #[tokio::test]
@@ -552,13 +518,6 @@ async fn a_quota_that_no_member_is_given_is_an_error() {
         let error = limiter.check(&two).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Configuration, "{name}");
     }
-}
-
-#[test]
-fn debug_output_shows_no_part() {
-    let charge = Charge::new(("sk_live_4242", ("sk_live", "all")));
-    let printed = format!("{charge:?} {:?}", charge.clone().into_charge());
-    assert!(!printed.contains("sk_live"), "{printed}");
 }
 
 /// One script has room for eight of any algorithms, or for fewer: then they are asked in turn.

@@ -6,57 +6,43 @@ use tower_sluice::redis::script_texts;
 
 use super::*;
 
-/// As Bucket4j has it: whoever hangs up, the latest first, takes back all that it took.
-#[tokio::test]
+/// As Bucket4j has it: whoever hangs up, the latest first, takes back all that it took. The twins
+/// of `tests/algorithms/twins.rs` give back as much in Redis.
+#[tokio::test(start_paused = true)]
 async fn fifty_waiters_of_a_tuple_that_hang_up_close_the_key_to_nobody() {
-    let server = Server::start();
-    let fast = Quota::per_second(100).burst(50);
-    let slow = Quota::per_minute(100).burst(20);
+    let slow = TokenBucket::new(Quota::per_minute(100).burst(20));
     let (minute, second) = (Quota::per_minute(200), Quota::per_second(40));
-    let buckets = (TokenBucket::new(fast), TokenBucket::new(slow));
-    let windows = (FixedWindow::new(minute), TokenBucket::new(slow), SlidingWindow::new(second));
-    let counters = (SlidingCounter::new(second), SlidingLog::new(minute), TokenBucket::new(slow));
-    assert_eq!(after_fifty_hung_up(&server, buckets).await, [0, 20, 20]);
-    assert_eq!(after_fifty_hung_up(&server, windows).await, [0, 20, 20]);
-    assert_eq!(after_fifty_hung_up(&server, counters).await, [0, 20, 20]);
-}
-
-/// Returns how many are admitted at once after 20 were and 50 that waited hung up: at that moment,
-/// 12 s later, and a minute later.
-async fn after_fifty_hung_up<A: InLua>(
-    server: &Server,
-    algorithm: impl IntoAlgorithm<Algorithm = A>,
-) -> [usize; 3] {
-    let now = Arc::new(AtomicU64::new(1_767_225_600));
-    let clock = Arc::clone(&now);
-    let limiter = Redis::new(A::NAME, algorithm, server.pool())
-        .decision_timeout(PATIENT)
-        .clock(move || Duration::from_secs(clock.load(Relaxed)));
-    let fill = async || {
-        let mut admitted = 0;
-        while limiter.check(&Charge::new("key")).await.unwrap().is_admitted() {
-            admitted += 1;
+    let fast = TokenBucket::new(Quota::per_second(100).burst(50));
+    for limiter in [
+        Memory::new("buckets", (fast, slow)).boxed(),
+        Memory::new("windows", (FixedWindow::new(minute), slow, SlidingWindow::new(second)))
+            .boxed(),
+        Memory::new("counters", (SlidingCounter::new(second), SlidingLog::new(minute), slow))
+            .boxed(),
+    ] {
+        let fill = async || {
+            let mut admitted = 0;
+            while limiter.check(&Charge::new("key")).await.unwrap().is_admitted() {
+                admitted += 1;
+            }
+            admitted
+        };
+        assert_eq!(fill().await, 20);
+        let waiter = Charge::new("key").max_wait(Duration::from_secs(60));
+        let mut waiters = Vec::new();
+        for _ in 0..50 {
+            let decision = limiter.check(&waiter).await.unwrap();
+            assert!(matches!(decision.outcome(), Outcome::Wait(_)));
+            waiters.push(decision.into_reservation().unwrap());
         }
-        admitted
-    };
-    limiter.reset("key").await.unwrap();
-    assert_eq!(fill().await, 20);
-    let waiter = Charge::new("key").max_wait(Duration::from_secs(60));
-    let mut waiters = Vec::new();
-    for _ in 0..50 {
-        let mut decision = limiter.check(&waiter).await.unwrap();
-        assert!(matches!(decision.outcome(), Outcome::Wait(_)));
-        waiters.push(decision.take_reservation().unwrap());
+        for waiter in waiters.into_iter().rev() {
+            assert_eq!(limiter.settle(waiter, 0).unwrap().await.unwrap().given_back, 1);
+        }
+        for (later, admitted) in [(0, 0), (12, 20), (48, 20)] {
+            tokio::time::advance(Duration::from_secs(later)).await;
+            assert_eq!(fill().await, admitted);
+        }
     }
-    for waiter in waiters.into_iter().rev() {
-        assert_eq!(limiter.settle(waiter, 0).expect("its own").await.unwrap().given_back, 1);
-    }
-    let mut admitted = [0; 3];
-    for (admitted, step) in admitted.iter_mut().zip([0, 12, 48]) {
-        now.fetch_add(step, Relaxed);
-        *admitted = fill().await;
-    }
-    admitted
 }
 
 // Case 113.
@@ -116,97 +102,40 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     assert_eq!(limiter.penalize(Charge::new("x").cost(4)).await.unwrap().remaining(), Some(1));
 }
 
-/// All that is stored under a limiter's name: what follows the name in a key, and its value.
-async fn stored(connection: &mut MultiplexedConnection, name: &str) -> Vec<(String, Vec<u8>)> {
-    let begin = format!("sluice:{name}:");
-    let pattern = format!("{begin}*");
-    let keys: Vec<String> =
-        redis::cmd("KEYS").arg(pattern).query_async(connection).await.expect("keys");
-    let mut all = Vec::new();
-    for key in keys {
-        let value = redis::cmd("DUMP").arg(&key).query_async(connection).await.expect("a value");
-        all.push((key.replace(&begin, ""), value));
-    }
-    all.sort();
-    all
-}
-
-/// Returns what a decision says, whoever made it.
-fn said(decision: &Decision) -> String {
-    let quota = (decision.quota(), decision.remaining(), decision.reset_after());
-    format!("{:?} {quota:?} {:?}", decision.outcome(), decision.reservation().is_some())
-}
-
-/// Both have one script, and store the same under the same keys. So they decide alike, since a
-/// script that gets the same decides the same.
-async fn assert_same<A: InLua, B: InLua>(
-    server: &Server,
-    fixed: impl IntoAlgorithm<Algorithm = A>,
-    dynamic: B,
-) {
-    let fixed = fixed.into_algorithm();
+/// Both have one script, and store under the same keys. So they decide alike.
+fn assert_same<A: InLua, B: InLua>(fixed: impl IntoAlgorithm<Algorithm = A>, dynamic: B) {
+    let (pool, fixed) = (Pool::connect("redis://127.0.0.1").unwrap(), fixed.into_algorithm());
     assert_eq!(script_texts(&fixed), script_texts(&dynamic));
-    let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
-    let clock = || support::clock_at(&now);
-    let one = Redis::new("fixed", fixed, server.pool()).decision_timeout(PATIENT).clock(clock());
-    let other = Redis::new("dynamic", dynamic.clone(), server.pool());
-    let other = other.decision_timeout(PATIENT).clock(clock());
-    let memory = Memory::new("dynamic", dynamic).clock(clock());
-    let mut connection = server.connection().await;
-    for cost in [2, 1, 0, 3, 6] {
-        now.fetch_add(50_000, Relaxed);
-        let charge = Charge::new("key").cost(cost).max_wait(Duration::from_secs(60));
-        let expected = said(&one.check(&charge).await.unwrap());
-        assert_eq!(said(&other.check(&charge).await.unwrap()), expected, "{charge:?}");
-        assert_eq!(said(&memory.check(&charge).await.unwrap()), expected, "{charge:?}");
-        let [a, b] =
-            [stored(&mut connection, "fixed").await, stored(&mut connection, "dynamic").await];
-        assert_eq!(a, b, "{charge:?}");
-    }
-    run(&mut connection, &["FLUSHALL"]).await;
+    let one = Redis::new("api", fixed, pool.clone()).stored_keys("key");
+    assert_eq!(one, Redis::new("api", dynamic, pool).stored_keys("key"));
 }
 
-#[tokio::test]
-async fn algorithms_chosen_at_run_time_keep_keys_scripts_states_and_decisions() {
-    let server = Server::start();
-    let quota = Quota::per_second(5);
-    let bucket = AnyAlgorithm::from(TokenBucket::new(quota));
-    assert_same(&server, TokenBucket::new(quota), bucket).await;
-    assert_same(&server, SlidingLog::new(quota), vec![AnyAlgorithm::from(SlidingLog::new(quota))])
-        .await;
-    assert_same(&server, SmoothBursty::new(quota), AnyAlgorithm::from(SmoothBursty::new(quota)))
-        .await;
-    let minute = Quota::per_minute(9);
-    let warming = SmoothWarmingUp::new(quota, Duration::from_secs(1));
+#[test]
+fn algorithms_chosen_at_run_time_keep_keys_and_scripts() {
+    let (quota, minute) = (Quota::per_second(5), Quota::per_minute(9));
+    let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(minute));
+    let (log, bursty) = (SlidingLog::new(minute), SmoothBursty::new(quota));
+    assert_same(bucket, AnyAlgorithm::from(bucket));
+    assert_same(log, vec![AnyAlgorithm::from(log)]);
+    assert_same(bursty, AnyAlgorithm::from(bursty));
     // A tuple, whose members may have one type, and a list of any.
+    assert_same((bucket, window, log), vec![AnyAlgorithm::from(bucket), window.into(), log.into()]);
+    let warming = SmoothWarmingUp::new(quota, Duration::from_secs(1));
+    let (cells, counter) = (SlidingWindow::new(quota), SlidingCounter::new(quota));
+    let budget = Budget::new(quota);
     assert_same(
-        &server,
-        (TokenBucket::new(quota), FixedWindow::new(minute), SlidingLog::new(minute)),
-        vec![bucket, FixedWindow::new(minute).into(), SlidingLog::new(minute).into()],
-    )
-    .await;
-    assert_same(
-        &server,
-        (
-            SlidingWindow::new(quota),
-            Budget::new(quota),
-            SlidingCounter::new(quota),
-            SmoothBursty::new(quota),
-            warming,
-            FixedWindow::new(quota),
-        ),
+        (cells, budget, counter, bursty, warming, window),
         vec![
-            AnyAlgorithm::from(SlidingWindow::new(quota)),
-            Budget::new(quota).into(),
-            SlidingCounter::new(quota).into(),
-            SmoothBursty::new(quota).into(),
+            AnyAlgorithm::from(cells),
+            budget.into(),
+            counter.into(),
+            bursty.into(),
             warming.into(),
-            FixedWindow::new(quota).into(),
+            window.into(),
         ],
-    )
-    .await;
+    );
     assert!(Memory::try_new("none", Vec::<AnyAlgorithm>::new()).is_err());
-    assert!(Memory::try_new("nine", vec![bucket; 9]).is_err());
+    assert!(Memory::try_new("nine", vec![AnyAlgorithm::from(bucket); 9]).is_err());
 }
 
 /// A cost that may not wait long enough never fits, where each caller waits for its own cost.
