@@ -17,11 +17,8 @@ use tonic_health::pb::health_client::HealthClient;
 use tower::ServiceExt;
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::key::{ClientIp, KeyExtractor, PeerAddr};
-use tower_sluice::limiter::AllInTurn;
 use tower_sluice::testing::Scripted;
-use tower_sluice::{
-    Limiter, LimiterExt, Memory, Quota, RateLimitLayer, by_api_key, by_client_ip, by_head,
-};
+use tower_sluice::{Limiter, Memory, Quota, RateLimitLayer, by_client_ip};
 
 use support::http::get as ask;
 
@@ -168,23 +165,4 @@ async fn the_peer_of_tonic_is_found() {
     let mut client = HealthClient::new(channel.connect().await.unwrap());
     client.check(HealthCheckRequest::default()).await.unwrap();
     assert_eq!(scripted.charges()[0].key(), "127.0.0.1");
-}
-
-#[tokio::test]
-async fn api_key_and_address_are_charged_at_once() {
-    let keys = Memory::new("key", TokenBucket::new(Quota::per_day(2)));
-    let addresses = Memory::new("ip", TokenBucket::new(Quota::per_day(3)));
-    let both = AllInTurn::of_parts([keys.clone().boxed(), addresses.clone().boxed()]);
-    let (api_key, client_ip) = (by_api_key("x-api-key"), by_client_ip());
-    let digits = api_key.key_for("alice");
-    let parts = by_head(move |head| (api_key.of(head), client_ip.of(head)));
-    let address = serve(app(both, parts)).await;
-    for (key, status) in
-        [("alice", 200), ("alice", 200), ("alice", 429), ("bob", 200), ("bob", 429), ("", 400)]
-    {
-        assert_eq!(ask(address, "/", &[("x-api-key", key)]).await.status, status, "{key}");
-    }
-    assert_eq!(ask(address, "/", &[]).await.status, 400);
-    assert_eq!(keys.peek(digits).await.unwrap().remaining(), Some(0));
-    assert_eq!(addresses.peek("127.0.0.1").await.unwrap().remaining(), Some(0));
 }

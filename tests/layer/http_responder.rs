@@ -101,29 +101,6 @@ async fn a_401_names_the_scheme_and_no_other_refusal_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_text_says_what_is_wrong_with_the_request() {
-    let of_head = || Request::head("/").body(()).unwrap();
-    let undecided = |kind| Refusal::Undecided(Error::new(kind, "the key is empty"));
-    let retry_after = Some(Duration::from_secs(1));
-    for (request, refusal, text) in [
-        (Request::new(()), Refusal::NoKey(no_header()), "no header x-user"),
-        (Request::new(()), undecided(ErrorKind::Request), "the key is empty"),
-        (Request::new(()), undecided(ErrorKind::State), "rate limit could not be decided"),
-        (
-            Request::new(()),
-            Refusal::Denied(Decision::new(Outcome::Deny { retry_after })),
-            "rate limit exceeded",
-        ),
-        (of_head(), Refusal::NoKey(no_header()), ""),
-    ] {
-        let response: Response<String> =
-            HttpResponder::new().text().refuse_in_handler(request, refusal);
-        assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
-        assert_eq!(response.body(), text);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn without_a_key_a_grpc_caller_gets_the_code_of_the_status() {
     for (status, code) in [(400, "3"), (401, "16"), (403, "7"), (404, "3")] {
         let responder = HttpResponder::new().no_key(StatusCode::from_u16(status).unwrap());
@@ -214,19 +191,6 @@ async fn a_body_can_say_what_status_and_headers_say() {
         let (status, wait) = (response.status().as_u16(), retry_after(&response).unwrap_or("0"));
         assert_eq!(*response.body(), format!("{status} {wait} {text}"));
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn with_a_body_a_grpc_caller_waits_no_longer_than_its_timeout() {
-    let limiter = Scripted::new().allow();
-    let responder = HttpResponder::new().body(|refusal| refusal.to_string());
-    let layer = RateLimitLayer::new(limiter.clone(), Global)
-        .max_wait(Duration::from_secs(9))
-        .respond(responder);
-    let mut request = grpc_call();
-    request.headers_mut().insert("grpc-timeout", HeaderValue::from_static("300m"));
-    layer.layer(tower::service_fn(inner)).oneshot(request).await.unwrap();
-    assert_eq!(limiter.charges()[0].longest_wait(), Some(Duration::from_millis(300)));
 }
 
 /// A block without an end has no time to come back.

@@ -10,11 +10,10 @@ use tokio::time::Instant;
 use tokio_test::{assert_pending, assert_ready, task};
 use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::key::Global;
-use tower_sluice::respond::{Raise, Respond};
+use tower_sluice::respond::Raise;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Decision, ErrorKind, Exempt, HttpResponder, Limiter, Outcome, RateLimit,
-    RateLimitLayer, Refusal,
+    Charge, ErrorKind, Exempt, HttpResponder, Limiter, Outcome, RateLimit, RateLimitLayer, Refusal,
 };
 
 #[cfg(feature = "redis")]

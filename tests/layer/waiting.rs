@@ -108,36 +108,6 @@ async fn a_charge_brings_its_own_patience() {
     assert!(limiter.charges().iter().all(|charge| charge.longest_wait() == Some(SECOND)));
 }
 
-/// A responder for callers who wait at most a second.
-#[derive(Clone)]
-struct Impatient;
-
-impl Respond<&'static str, &'static str, BoxError> for Impatient {
-    type Error = BoxError;
-
-    fn reject(&self, _: &'static str, _: Refusal) -> Result<&'static str, BoxError> {
-        Ok("refused")
-    }
-
-    fn max_wait(&self, _: &&'static str) -> Option<Duration> {
-        Some(SECOND)
-    }
-
-    fn annotate(&self, decision: &mut Decision, response: &mut &'static str) {
-        *response = if decision.is_admitted() { "annotated" } else { "wrong" };
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn nobody_waits_longer_than_the_caller_would() {
-    let limiter = Scripted::new().allow().deny(HOUR);
-    let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Impatient).max_wait(HOUR);
-    let service = layer.layer(Strict::default());
-    assert_eq!(service.clone().oneshot("hello").await.unwrap(), "annotated");
-    assert_eq!(service.oneshot("hello").await.unwrap(), "refused");
-    assert_eq!(limiter.charges()[0].longest_wait(), Some(SECOND));
-}
-
 #[tokio::test(start_paused = true)]
 async fn where_nothing_can_be_reserved_it_asks_again_while_patience_lasts() {
     let limiter = Scripted::new().retry(SECOND).retry(SECOND).allow();

@@ -342,15 +342,6 @@ async fn what_a_request_holds_is_warned_of_by_no_limiter() {
     }
 }
 
-/// Of two, each makes its own.
-#[tokio::test(start_paused = true)]
-async fn two_of_them_make_two_events() {
-    let (lines, _guard) = Lines::listen();
-    let _ = Scripted::new().allow().trace("inner").trace("outer").check(&one()).await.unwrap();
-    let lines = lines.of("decision");
-    assert!(lines.len() == 2 && lines[0].contains("\"inner\"") && lines[1].contains("\"outer\""));
-}
-
 /// Faults are warned of also where decisions are not shown.
 #[tokio::test(start_paused = true)]
 async fn who_listens_to_warnings_alone_gets_no_decisions() {
