@@ -1,7 +1,5 @@
 //! Redis answers, but does not decide: the kind of each error, and what happens to the charge.
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 use tower_sluice::Outcome;
 
 use super::*;
@@ -187,38 +185,8 @@ async fn without_patience_the_true_wait_is_told_and_nothing_taken() {
 #[tokio::test]
 async fn a_reply_without_an_end_is_cut_off() {
     const MIB: u64 = 1 << 20;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
     let most = Arc::new(AtomicU64::new(0));
-    let sent = Arc::clone(&most);
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let sent = Arc::clone(&sent);
-            tokio::spawn(async move {
-                let (mut bytes, zeros) = ([0; 4_096], [b'0'; 65_536]);
-                loop {
-                    let count = stream.read(&mut bytes).await?;
-                    let said = String::from_utf8_lossy(&bytes[..count]);
-                    if count == 0 {
-                        return Ok::<_, std::io::Error>(());
-                    }
-                    if said.contains("EVAL") {
-                        break;
-                    }
-                    let commands = said.lines().filter(|line| line.starts_with('*')).count();
-                    let reply =
-                        if said.contains("HELLO") { "%1\r\n+proto\r\n:3\r\n" } else { "+OK\r\n" };
-                    stream.write_all(reply.repeat(commands).as_bytes()).await?;
-                }
-                stream.write_all(b"$1000000000000\r\n").await?;
-                let mut own = 0;
-                loop {
-                    own += stream.write(&zeros).await? as u64;
-                    sent.fetch_max(own, Relaxed);
-                }
-            });
-        }
-    });
+    let url = format!("redis://{}", fake::never_ending(Arc::clone(&most)).await);
     let limiter = over(Pool::connect(&url).unwrap()).decision_timeout(LONG);
     let error = limiter.check(&one()).await.expect_err("no reply");
     println!("fault endless reply sent_mib={} kind={:?}", most.load(Relaxed) / MIB, error.kind());

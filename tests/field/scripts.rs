@@ -17,7 +17,8 @@ use tower_sluice::{
 use tower_sluice_redisson::{Rate, Redisson};
 
 use super::answers::{Answer, worded};
-use super::sessions::command;
+
+use support::fake::command;
 
 /// Longer than any call takes on a busy machine.
 const PATIENT: Duration = Duration::from_secs(30);

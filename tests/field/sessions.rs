@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
+use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::time::sleep;
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{
@@ -11,6 +11,8 @@ use tower_sluice::{
 
 use super::answers::{Answer, worded};
 use super::commands::Topology;
+
+use support::fake::command;
 
 /// The reply of a script that has taken one unit: now, no wait, and no state before.
 const ADMITTED: &[u8] = b"$11\r\n\x92\xcf\x00\x06\x47\x48\x46\x20\x40\x00\xff\r\n";
@@ -144,28 +146,4 @@ fn said(line: &str, port: u16, topology: Topology, is_asked: bool) -> Vec<u8> {
         _ => "+OK\r\n".into(),
     };
     text.into_bytes()
-}
-
-/// Reads the words of one command.
-pub async fn command(
-    stream: &mut BufReader<impl tokio::io::AsyncRead + Unpin>,
-) -> Option<Vec<Vec<u8>>> {
-    let count = number(stream).await?;
-    let mut words = Vec::new();
-    for _ in 0..count {
-        let length = number(stream).await?;
-        let mut word = vec![0; length + 2];
-        stream.read_exact(&mut word).await.ok()?;
-        word.truncate(length);
-        words.push(word);
-    }
-    Some(words)
-}
-
-/// Reads the number of a line such as `*3` or `$5`.
-async fn number(stream: &mut BufReader<impl tokio::io::AsyncRead + Unpin>) -> Option<usize> {
-    use tokio::io::AsyncBufReadExt;
-    let mut line = String::new();
-    stream.read_line(&mut line).await.ok().filter(|read| *read > 0)?;
-    line.get(1..)?.trim_end().parse().ok()
 }
