@@ -3,18 +3,15 @@
 use std::iter::{once, repeat};
 use std::net::TcpListener;
 use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use tokio::time::sleep;
 
-use super::{ADMIN, Server, free_port};
+use super::{ADMIN, Server, eventually, free_port};
 
 pub const SLOTS: u16 = 16_384;
-
-/// The longest time that a cluster takes for what it does by itself, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster, whose servers end when it is dropped.
 #[derive(Debug)]
@@ -212,8 +209,7 @@ impl Cluster {
 
     /// Waits until all nodes agree on the epoch of each. A slot may move again only after that.
     pub async fn until_agreed(&self) {
-        let end = Instant::now() + PATIENCE;
-        loop {
+        eventually("the nodes agree", async || {
             let mut views = Vec::new();
             for node in (0..self.nodes.len()).filter(|node| self.is_alive(*node)) {
                 let nodes: String = self.ask(node, cmd("CLUSTER").arg("NODES")).await;
@@ -225,12 +221,9 @@ impl Cluster {
                 view.sort();
                 views.push(view);
             }
-            if views.windows(2).all(|pair| pair[0] == pair[1]) {
-                return;
-            }
-            assert!(Instant::now() < end, "the nodes do not agree: {views:?}");
-            sleep(Duration::from_millis(10)).await;
-        }
+            views.windows(2).all(|pair| pair[0] == pair[1])
+        })
+        .await;
     }
 
     /// Kills a node as a crash does.
@@ -259,28 +252,18 @@ impl Cluster {
     }
 
     /// Waits until another node than `old` holds a slot, by its own account.
-    pub async fn until_promoted(&self, slot: u16, old: usize) -> usize {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let holder = self.holder_of(slot).await.filter(|holder| *holder != old);
-            if let Some(master) = holder
-                && self.is_healthy(master).await
-            {
-                return master;
-            }
-            assert!(Instant::now() < end, "no replica is promoted");
-            sleep(Duration::from_millis(10)).await;
-        }
+    pub async fn until_promoted(&self, slot: u16, old: usize) {
+        eventually("a replica is promoted", async || match self.holder_of(slot).await {
+            Some(master) if master != old => self.is_healthy(master).await,
+            _ => false,
+        })
+        .await;
     }
 
     /// Waits until every node knows all, and serves.
     pub async fn until_healthy(&self) {
         for node in (0..self.nodes.len()).filter(|node| self.is_alive(*node)) {
-            let end = Instant::now() + PATIENCE;
-            while !self.is_healthy(node).await {
-                assert!(Instant::now() < end, "node {node} does not serve");
-                sleep(Duration::from_millis(10)).await;
-            }
+            eventually("a node serves", async || self.is_healthy(node).await).await;
         }
     }
 
@@ -292,36 +275,30 @@ impl Cluster {
 
     /// Waits until all know each other.
     async fn until_known(&self) {
-        let end = Instant::now() + PATIENCE;
         let alive: Vec<_> = (0..self.nodes.len()).filter(|node| self.is_alive(*node)).collect();
         for node in alive.iter().copied() {
-            for tries in 1.. {
+            let mut tries = 0;
+            eventually("the nodes meet", async || {
                 let nodes: String = self.ask(node, cmd("CLUSTER").arg("NODES")).await;
                 let is_there =
                     |line: &&str| line.contains(" connected") && !line.contains("handshake");
-                if nodes.lines().filter(is_there).count() == alive.len() {
-                    break;
-                }
-                assert!(Instant::now() < end, "the nodes do not meet: {nodes}");
                 // On a busy machine a handshake takes too long, and the nodes forget each other.
-                if tries % 200 == 0 {
+                tries += 1;
+                if tries % 1_000 == 0 {
                     self.meet(node).await;
                 }
-                sleep(Duration::from_millis(10)).await;
-            }
+                nodes.lines().filter(is_there).count() == alive.len()
+            })
+            .await;
         }
     }
 
     async fn until_replicates(&self, replica: usize) {
-        let end = Instant::now() + PATIENCE;
-        loop {
+        eventually("a node replicates", async || {
             let info: String = self.ask(replica, cmd("INFO").arg("replication")).await;
-            if info.contains("master_link_status:up") {
-                return;
-            }
-            assert!(Instant::now() < end, "node {replica} does not replicate");
-            sleep(Duration::from_millis(10)).await;
-        }
+            info.contains("master_link_status:up")
+        })
+        .await;
     }
 
     async fn meet(&self, node: usize) {
