@@ -26,7 +26,6 @@ mod reload;
 mod response_costs;
 mod routers;
 mod rows;
-mod servers;
 mod settling;
 mod several;
 mod shadow_counts;

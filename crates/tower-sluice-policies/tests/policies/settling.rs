@@ -123,20 +123,8 @@ async fn what_a_policy_holds_is_settled_when_it_was_answered() {
 #[tokio::test]
 async fn a_charge_of_before_the_reset_of_a_row_is_settled_under_the_others() {
     let server = Server::start();
-    for (number, algorithm) in [
-        "'token_bucket'",
-        "'budget'",
-        "'fixed_window'",
-        "'fixed_window', anchored = true",
-        "'sliding_log'",
-        "'sliding_window'",
-        "'sliding_counter'",
-        "'smooth_bursty'",
-        "'smooth_warming_up', max_wait = '9h'",
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    let algorithms = ["'token_bucket'", "'budget'", "'sliding_log'"];
+    for (number, algorithm) in algorithms.into_iter().enumerate() {
         let row = |name: &str, algorithm: &str| {
             format!(
                 "{{ name = '{name}-{number}', algorithm = {algorithm}, limit = 100, \

@@ -2,11 +2,25 @@
 
 use tower_sluice::RateLimitLayer;
 use tower_sluice::limiter::Switch;
+use tower_sluice_policies::PolicyEvent;
 
 use super::*;
 
 const TWO: &str = "{ name = 'a', limit = 2, period = '1h' },
      { name = 'b', limit = 4, period = '1h' },";
+
+/// Policies whose events are noted as these texts, and what takes the texts out.
+fn observed(
+    table: &str,
+    text: impl Fn(&PolicyEvent<'_>) -> String + Send + Sync + 'static,
+) -> (Policies, impl Fn() -> Vec<String>) {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = Arc::clone(&seen);
+    let builder = Policies::builder();
+    let builder = builder.on_decision(move |event| sink.lock().unwrap().push(text(event)));
+    let policies = builder.build(&rows(table)).expect("a table");
+    (policies, move || std::mem::take(&mut *seen.lock().unwrap()))
+}
 
 /// The units left of both policies.
 async fn both(policies: &Policies) -> (u64, u64) {
@@ -37,19 +51,14 @@ async fn off_takes_nothing_and_back_on_finds_the_state_as_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn what_passes_since_a_policy_is_off_is_shown_under_its_name() {
-    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-    let sink = Arc::clone(&seen);
-    let policies = Policies::builder().on_decision(move |event| {
-        let text = format!("{} {:?} {:?}", event.policy.name(), event.result, event.origin);
-        sink.lock().unwrap().push(text);
+    let (policies, seen) = observed(TWO, |event| {
+        format!("{} {:?} {:?}", event.policy.name(), event.result, event.origin)
     });
-    let policies = policies.build(&rows(TWO)).unwrap();
     let call = request("GET", "/", &[]);
     let decided = async |call: &http::Request<()>| {
         let Keyed::Charge(charge) = policies.charge(Head::from(call)) else { return None };
         let decision = policies.check(&charge).await.expect("a decision");
-        let seen = std::mem::take(&mut *seen.lock().unwrap());
-        Some((decision.is_admitted(), decision.origin() == Origin::Off, seen))
+        Some((decision.is_admitted(), decision.origin() == Origin::Off, seen()))
     };
     let off = |name| format!("{name} Ok(Allow) Some(Off)");
     policies.global_switch().set(SwitchMode::Off);
@@ -80,15 +89,12 @@ async fn a_shadow_neither_refuses_nor_delays_while_the_others_do() {
 // Case 160.
 #[tokio::test(start_paused = true)]
 async fn a_policy_refuses_no_request_without_its_key_unless_it_is_on() {
-    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-    let sink = Arc::clone(&seen);
-    let policies = Policies::builder().on_decision(move |event| {
+    let keyed = "[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\nkey = 'header:x'";
+    let (policies, seen) = observed(keyed, |event| {
         let said = event.result.map_or_else(ToString::to_string, |_| String::from("passes"));
         let shadow = if event.in_shadow { " in shadow" } else { "" };
-        sink.lock().unwrap().push(format!("{}{shadow}: {said}", event.policy.name()));
+        format!("{}{shadow}: {said}", event.policy.name())
     });
-    let keyed = "[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\nkey = 'header:x'";
-    let policies = policies.build(&rows(keyed)).unwrap();
     let own = policies.get("a").unwrap().switch().clone();
     let around = Switch::new();
     let limit = RateLimitLayer::new(
@@ -101,8 +107,7 @@ async fn a_policy_refuses_no_request_without_its_key_unless_it_is_on() {
     let status = async || {
         let service = tower::Layer::layer(&limit, inner);
         let response = tower::ServiceExt::oneshot(service, request("GET", "/", &[])).await;
-        let seen = std::mem::take(&mut *seen.lock().unwrap());
-        (response.unwrap().status().as_u16(), seen)
+        (response.unwrap().status().as_u16(), seen())
     };
     let refused = || vec![String::from("a: request has no header x to limit by")];
     let shadowed = || vec![String::from("a in shadow: request has no header x to limit by")];
@@ -169,9 +174,7 @@ async fn the_laxest_of_row_policy_and_all_holds() {
 
 #[tokio::test(start_paused = true)]
 async fn an_observer_sees_what_each_policy_decided() {
-    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-    let sink = Arc::clone(&seen);
-    let policies = Policies::builder().on_decision(move |event| {
+    let (policies, seen) = observed(TWO, |event| {
         let outcome = match event.result {
             Ok(Outcome::Allow) => "admitted",
             Ok(Outcome::Wait(_)) => "delayed",
@@ -179,13 +182,12 @@ async fn an_observer_sees_what_each_policy_decided() {
             Err(_) => "undecided",
         };
         let shadow = if event.in_shadow { " in shadow" } else { "" };
-        sink.lock().unwrap().push(format!("{} {outcome}{shadow}", event.policy.name()));
+        format!("{} {outcome}{shadow}", event.policy.name())
     });
-    let policies = policies.build(&rows(TWO)).unwrap();
     let call = request("GET", "/", &[]);
     let told = async || {
         let _ = decide(&policies, &call).await;
-        std::mem::take(&mut *seen.lock().unwrap())
+        seen()
     };
     assert_eq!(told().await, ["a admitted", "b admitted"]);
     told().await;
@@ -202,17 +204,13 @@ async fn an_observer_sees_what_each_policy_decided() {
 /// By its row, by its own switch, and by that of all.
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_is_off_says_so_for_each_request_that_passes() {
-    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-    let sink = Arc::clone(&seen);
-    let policies = Policies::builder().on_decision(move |event| {
-        let (name, origin) = (event.policy.name(), event.decision().unwrap().origin());
-        sink.lock().unwrap().push(format!("{name} {origin:?}"));
-    });
     let off = TWO.replacen("period", "enabled = false, match = '/a', period", 1);
-    let policies = policies.build(&rows(&off)).unwrap();
+    let (policies, taken) = observed(&off, |event| {
+        format!("{} {:?}", event.policy.name(), event.decision().unwrap().origin())
+    });
     let seen = async |path| {
         let _ = check(&policies, &request("GET", path, &[])).await;
-        std::mem::take(&mut *seen.lock().unwrap())
+        taken()
     };
     policies.get("a").unwrap().switch().set(SwitchMode::On);
     assert_eq!(policies.get("a").unwrap().mode(), SwitchMode::Off);
