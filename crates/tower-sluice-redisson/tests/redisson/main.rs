@@ -19,10 +19,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tower::{Layer, ServiceExt, service_fn};
-use tower_sluice::{
-    Charge, Decision, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, RateLimitLayer,
-};
+use tower_sluice::{Charge, Decision, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota};
 use tower_sluice_redisson::{Rate, Redisson};
 
 use support::Server;

@@ -279,27 +279,6 @@ async fn the_call_after_a_default_rate_is_another_grant() {
     assert!(matches!(grants[..], [second, first] if second != first), "{grants:?}");
 }
 
-/// The first call sets it, and no call sees a limiter without a configuration.
-#[tokio::test]
-async fn many_concurrent_calls_find_a_default_rate() {
-    let bench = Bench::new().await;
-    let redissons = [(); 20]
-        .map(|()| client(&bench.server, &bench.clock, "A").default_rate(rate(1_000, 1_000)));
-    for name in 0..20 {
-        let mut asking = tokio::task::JoinSet::new();
-        for redisson in &redissons {
-            asking.spawn(redisson.check(&Charge::new(format!("name:{name}"))));
-        }
-        assert!(
-            asking
-                .join_all()
-                .await
-                .iter()
-                .all(|decided| { decided.as_ref().is_ok_and(tower_sluice::Decision::is_admitted) })
-        );
-    }
-}
-
 /// A name that a request brings may be that of anything.
 #[tokio::test]
 async fn a_default_rate_leaves_what_is_there_alone() {
@@ -377,15 +356,8 @@ async fn memory_stands_in_for_it() {
     let mut decision = memory.acquire(patient.cost(2)).await.unwrap();
     let waited = begun.elapsed();
     assert!(Duration::from_millis(999) <= waited && waited <= Duration::from_millis(1_003));
-    assert_eq!(
-        memory
-            .settle(decision.take_reservation().unwrap(), 0)
-            .expect("its own")
-            .await
-            .unwrap()
-            .given_back,
-        2
-    );
+    let settled = memory.settle(decision.take_reservation().unwrap(), 0).unwrap().await;
+    assert_eq!(settled.unwrap().given_back, 2);
     assert_eq!(memory.peek("r").await.unwrap().remaining(), Some(3));
     assert!(memory.check(&Charge::new("r").cost(3)).await.unwrap().is_admitted());
     assert_eq!(memory.release("r", 2), 2);

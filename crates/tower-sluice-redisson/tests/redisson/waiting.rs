@@ -1,11 +1,5 @@
 //! Callers that wait for Redisson's limiter ask again, but only when permits may be free.
 
-use std::convert::Infallible;
-
-use http::{Request, Response, StatusCode};
-use tower::Service;
-use tower_sluice::Refusal;
-
 use crate::*;
 
 const LONG: Duration = Duration::from_secs(600);
@@ -118,69 +112,4 @@ async fn more_than_the_rate_is_refused_at_once() {
     assert!(matches!(redisson.check(&patient(1)).await.unwrap().outcome(), Outcome::Retry(_)));
     let never = redisson.check(&patient(2)).await.unwrap();
     assert_eq!(never.outcome(), Outcome::Deny { retry_after: None });
-}
-
-/// One layer, whose closure names the limiter.
-#[tokio::test]
-async fn a_layer_waits_the_redisson_way() {
-    let mut bench = Bench::new().await;
-    let redisson = redisson(&bench.server).default_rate(rate(2, 200));
-    let layer = RateLimitLayer::new(redisson, |request: &Request<String>| {
-        request
-            .headers()
-            .get("x-user")
-            .and_then(|user| user.to_str().ok())
-            .map(|u| format!("user:{u}"))
-    })
-    .max_wait(Duration::from_secs(20));
-    let answer =
-        |_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::from("done"))) };
-    let mut service = layer.layer(service_fn(answer));
-    let begun = Instant::now();
-    for _ in 0..5 {
-        let request = Request::builder().header("x-user", "alice").body(String::new()).unwrap();
-        let response = service.ready().await.unwrap().call(request).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
-    }
-    assert!(begun.elapsed() >= Duration::from_millis(398), "two at once, two later, one at last");
-    let mut keys: Vec<String> = bench.ask(&["KEYS", "*"]).await;
-    keys.sort();
-    assert_eq!(keys, ["user:alice", "{user:alice}:permits", "{user:alice}:value"]);
-
-    let layer = RateLimitLayer::new(bench.redisson.clone(), |_: &Request<String>| "user:alice");
-    let mut service = layer.layer(service_fn(answer));
-    let mut statuses = Vec::new();
-    for _ in 0..3 {
-        let response = service.ready().await.unwrap().call(Request::default()).await.unwrap();
-        let retry_after = response.headers().get("retry-after").is_some();
-        statuses.push((response.status().as_u16(), retry_after));
-    }
-    assert_eq!(statuses.last(), Some(&(429, true)), "{statuses:?}");
-}
-
-/// Patience is counted from the first question, however often it is asked again.
-#[tokio::test]
-async fn callers_without_a_permit_give_up_after_max_wait() {
-    let bench = Bench::of(1, 40).await;
-    let redisson = redisson(&bench.server);
-    let mut waiters = JoinSet::new();
-    for _ in 0..30 {
-        let redisson = redisson.clone();
-        waiters.spawn(async move {
-            let charge = Charge::new("r").max_wait(Duration::from_millis(200));
-            let begun = Instant::now();
-            match redisson.acquire(charge).await {
-                Ok(decision) => Ok(decision.decided_at().expect("reported")),
-                Err(Refusal::Denied(decision)) => {
-                    assert!(decision.retry_after().is_some());
-                    Err(begun.elapsed())
-                }
-                Err(other) => panic!("{other:?}"),
-            }
-        });
-    }
-    let (admitted, refused): (Vec<_>, Vec<_>) =
-        waiters.join_all().await.into_iter().partition(Result::is_ok);
-    assert!(!admitted.is_empty() && refused.len() >= 15, "{} admitted", admitted.len());
-    check_windows(admitted.into_iter().flatten().collect(), 1, Duration::from_millis(39));
 }
