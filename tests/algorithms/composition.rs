@@ -146,25 +146,6 @@ async fn outside_a_buffer_it_limits_what_enters() {
     assert_eq!(called.load(Relaxed), 1);
 }
 
-// Case 98.
-#[test]
-fn dropped_requests_leave_no_task_and_no_timer() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let limiter = Memory::new("m", TokenBucket::new(Quota::per_hour(1)));
-        let called = Arc::default();
-        let layer = RateLimitLayer::new(limiter, Global).respond(Raise).max_wait(HOUR);
-        let service = ServiceBuilder::new().layer(layer).service(inner(&called, 0));
-        for _ in 0..1_000 {
-            let mut call = tokio_test::task::spawn(service.clone().oneshot(7));
-            let _ = call.poll();
-        }
-        let metrics = tokio::runtime::Handle::current().metrics();
-        assert_eq!(metrics.num_alive_tasks(), 0);
-        assert_eq!(called.load(Relaxed), 1);
-    });
-}
-
 // Case 97.
 #[tokio::test]
 async fn clones_and_tasks_share_one_limit() {
@@ -178,52 +159,6 @@ async fn clones_and_tasks_share_one_limit() {
     }
     assert_eq!(tasks.join_all().await.iter().filter(|answer| answer.is_ok()).count(), 20);
     assert_eq!(called.load(Relaxed), 20);
-}
-
-// Cases 99 and 100.
-#[tokio::test(start_paused = true)]
-async fn cancelled_waiters_leave_the_bound_and_lose_nothing_that_may_be_given_back() {
-    let quota = Quota::per_second(100).burst(1);
-    let limiter = Arc::new(Memory::new("m", TokenBucket::new(quota)));
-    let mut dice = fastrand::Rng::with_seed(99);
-    let rounds = std::env::var("CANCEL_ROUNDS").map_or(1_000, |text| text.parse().unwrap());
-    for round in 0..rounds {
-        limiter.acquire("key").await.unwrap();
-        let mut waiters: Vec<_> =
-            (0..10).map(|_| tokio_test::task::spawn(Box::pin(limiter.acquire("key")))).collect();
-        for waiter in &mut waiters {
-            assert!(waiter.poll().is_pending());
-        }
-        let debt = async || {
-            let peek = limiter.check(&Charge::new("key").cost(0)).await.unwrap();
-            peek.reset_after().unwrap()
-        };
-        let full = debt().await;
-        // Wherever one leaves, those behind it move up, and the last slot comes back.
-        let leave = dice.u32(1..5);
-        for _ in 0..leave {
-            drop(waiters.remove(dice.usize(..waiters.len())));
-        }
-        assert_eq!(full - debt().await, Duration::from_millis(10) * leave, "round {round}");
-        for waiter in waiters {
-            waiter.into_inner().await.unwrap();
-        }
-        tokio::time::advance(SECOND).await;
-    }
-}
-
-// Case 101.
-#[tokio::test(start_paused = true)]
-async fn a_panic_inside_stays_charged_and_harms_nobody_else() {
-    let limiter = Scripted::new().allow().allow();
-    let inner = service_fn(|request: u64| async move {
-        assert!(request != 0, "the inner service panics");
-        Ok::<_, BoxError>(request)
-    });
-    let service = ServiceBuilder::new().layer(limit(&limiter)).service(inner);
-    assert!(tokio::spawn(service.clone().oneshot(0)).await.unwrap_err().is_panic());
-    assert_eq!(service.oneshot(7).await.unwrap(), 7);
-    assert!(limiter.refunds().is_empty());
 }
 
 // Case 103.

@@ -182,26 +182,6 @@ async fn good_calls_count_for_a_window() {
     assert!(open_after > SECOND * 9 / 10 && open_after <= SECOND + SECOND / 10, "{open_after:?}");
 }
 
-/// Also when the answers that outweighed the failures are out of the window.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_says_nothing_does_not_open_it() {
-    let (limiter, breaker) = closed(Breaker::new());
-    for _ in 0..6 {
-        let _ = ask(&limiter, "well").await.unwrap();
-    }
-    advance(SECOND * 9 / 10).await;
-    for _ in 0..5 {
-        ask(&limiter, "away").await.unwrap_err();
-    }
-    advance(SECOND / 5).await;
-    for key in ["invalid", "busy"] {
-        ask(&limiter, key).await.unwrap_err();
-        assert_eq!(breaker.state(), BreakerState::Closed, "{key}");
-    }
-    ask(&limiter, "away").await.unwrap_err();
-    assert_eq!(breaker.state(), BreakerState::Open);
-}
-
 #[tokio::test(start_paused = true)]
 async fn where_calls_are_rare_failures_in_a_row_open_it() {
     let (limiter, breaker) = closed(Breaker::new());

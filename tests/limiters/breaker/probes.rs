@@ -35,24 +35,6 @@ async fn pauses_differ() {
     assert!(pauses.len() > 5, "{pauses:?}");
 }
 
-// Case 115.
-#[tokio::test(start_paused = true)]
-async fn one_probe_at_a_time() {
-    let (store, limiter, breaker) = opened(Breaker::new()).await;
-    for round in 1..=10 {
-        advance(PAUSE).await;
-        let mut callers = JoinSet::new();
-        for _ in 0..100 {
-            let answer = limiter.check(&Charge::new("away"));
-            callers.spawn(async move { answer.await.unwrap_err() });
-        }
-        callers.join_all().await;
-        assert_eq!(store.calls(), 5 + round);
-    }
-    assert_eq!((breaker.counts().opened, breaker.counts().probes), (1, 10));
-    assert_eq!(breaker.counts().refused, 990);
-}
-
 /// Else an attacker that opens and drops calls keeps the gate open.
 #[tokio::test(start_paused = true)]
 async fn a_probe_whose_caller_leaves_makes_room_for_the_next() {
@@ -166,20 +148,6 @@ async fn an_answer_to_a_probe_that_was_given_up_closes_it() {
     advance(SECOND * 3 / 10).await;
     let _ = late.await.unwrap();
     assert_eq!(breaker.state(), BreakerState::Closed);
-}
-
-/// A call that began before is no proof that the limiter is well now, or ill.
-#[tokio::test(start_paused = true)]
-async fn calls_that_began_before_it_opened_change_nothing() {
-    let (store, breaker) = (Store::default(), Breaker::new());
-    let limiter = store.limiter().breaker(breaker.clone());
-    let before = held_up(limiter.check(&Charge::new("takes ms 50")));
-    for _ in 0..5 {
-        ask(&limiter, "away").await.unwrap_err();
-    }
-    advance(Duration::from_millis(60)).await;
-    let _ = before.await.unwrap();
-    assert_eq!(breaker.state(), BreakerState::Open);
 }
 
 /// A store that dies after it was slow is away, and one that is slow after it died is loaded.

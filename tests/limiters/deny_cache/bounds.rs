@@ -82,25 +82,6 @@ async fn clones_share_the_cache_until_one_is_set_up_anew() {
 // Composition.
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_sleeps_its_reserved_wait_through_the_cache() {
-    let limiter = slow().deny_cache().timeout(SECOND).boxed();
-    let begun = Instant::now();
-    limiter.acquire("key").await.unwrap();
-    // A refused key is reserved for those who wait long enough.
-    let _ = limiter.check(&one()).await.unwrap();
-    for _ in 0..4 {
-        limiter.acquire("key").await.unwrap();
-    }
-    let took = begun.elapsed();
-    assert!((4 * SECOND..5 * SECOND).contains(&took), "{took:?}");
-    let impatient = one().max_wait(SECOND / 2);
-    for _ in 0..2 {
-        let refusal = limiter.acquire(impatient.clone()).await.unwrap_err();
-        assert!(refusal.retry_after().is_some_and(|wait| wait > SECOND / 2));
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_layer_refuses_from_the_cache_and_sees_its_own_refunds() {
     let counted = Scripted::new().allow().deny(HOUR).allow();
     let inner = service_fn(|request: http::Request<()>| async move {

@@ -43,22 +43,6 @@ async fn a_release_of_units_that_were_held_is_seen_at_once() {
     assert!(limiter.check(&one()).await.unwrap().is_admitted());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_reset_and_a_penalty_are_seen_at_once() {
-    let limiter = slow().deny_cache().max_age(Duration::MAX);
-    for _ in 0..2 {
-        let _ = limiter.check(&one()).await.unwrap();
-    }
-    limiter.penalize(one().cost(5)).await.unwrap();
-    let refused = limiter.check(&one()).await.unwrap();
-    assert_eq!((refused.retry_after(), refused.origin()), (Some(6 * SECOND), Origin::Local));
-    // What is not asked changes nothing.
-    drop(limiter.reset(one()));
-    assert!(refused_from_cache(&limiter, "key").await);
-    limiter.clone().reset(one()).await.unwrap();
-    assert!(limiter.check(&one()).await.unwrap().is_admitted());
-}
-
 /// The larger charge then fits later, so its time is another.
 #[tokio::test(start_paused = true)]
 async fn an_admission_of_a_smaller_charge_is_seen() {

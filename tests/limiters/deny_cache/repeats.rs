@@ -121,21 +121,6 @@ async fn what_might_fit_is_asked_of_the_inner_limiter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_can_be_reserved_is_reserved() {
-    let half = Duration::from_millis(500);
-    let limiter = slow().deny_cache();
-    let patient = one().max_wait(half);
-    let _ = limiter.check(&one()).await.unwrap();
-    let (first, millis) = (limiter.check(&patient).await.unwrap(), Duration::from_millis);
-    assert_eq!((first.origin(), first.retry_after()), (Origin::Local, Some(SECOND)));
-    advance(millis(499)).await;
-    let again = limiter.check(&patient).await.unwrap();
-    assert_eq!((again.origin(), again.retry_after()), (Origin::Cache, Some(millis(501))));
-    advance(millis(1)).await;
-    assert_eq!(limiter.check(&patient).await.unwrap().outcome(), Outcome::Wait(half));
-}
-
-#[tokio::test(start_paused = true)]
 async fn only_a_denial_with_a_time_is_repeated() {
     let pause = Outcome::Retry(SECOND);
     let scripted = Scripted::new()

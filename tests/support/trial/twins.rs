@@ -497,6 +497,17 @@ async fn sliding_log(play: &Play) {
     }
 }
 
+/// Plays pairs of algorithms, each made of its own quota of two.
+macro_rules! every_pair {
+    ($play:expr, $quotas:expr; $($one:expr, $other:expr;)+) => {$(
+        let pair = |quotas: &Quotas| {
+            let [first, second] = [0, 1].map(|place| quotas.as_slice()[place]);
+            ($one(first), $other(second))
+        };
+        every($play, pair, $quotas).await;
+    )+};
+}
+
 async fn several(play: &Play) {
     let pair = |one: Quota, other: Quota| Quotas::from((one, other));
     let second = Quota::per_second(5);
@@ -507,61 +518,33 @@ async fn several(play: &Play) {
         pair(micros(7, 10), micros(9, 25)),
         pair(Quota::per_day(1), micros(3, 10)),
     ];
-    let one = |quotas: &Quotas, place: usize| quotas.as_slice()[place];
-    every(play, |q| (TokenBucket::new(one(q, 0)), FixedWindow::new(one(q, 1))), &quotas).await;
-    every(play, |q| (TokenBucket::new(one(q, 0)), TokenBucket::new(one(q, 1))), &quotas).await;
-    every(play, |q| (SlidingLog::new(one(q, 0)), SlidingLog::new(one(q, 1))), &quotas).await;
-    every(play, |q| (SlidingWindow::new(one(q, 0)), SlidingCounter::new(one(q, 1))), &quotas).await;
-    every(
-        play,
-        |q| (SmoothBursty::new(one(q, 0)), FixedWindow::new(one(q, 1)).anchored()),
-        &quotas,
-    )
-    .await;
-    every(
-        play,
-        |q| {
-            (
-                FixedWindow::new(one(q, 0)),
-                SmoothBursty::new(one(q, 1)).max_burst(DAY).wait_for_own_cost(),
-            )
-        },
-        &quotas,
-    )
-    .await;
-    every(play, |q| (SlidingLog::new(one(q, 0)), SmoothWarmingUp::new(one(q, 1), DAY)), &quotas)
-        .await;
-    every(
-        play,
-        |q| (TokenBucket::new(one(q, 0)), SmoothWarmingUp::new(one(q, 1), DAY).wait_for_own_cost()),
-        &quotas,
-    )
-    .await;
-
+    let own = |quota: Quota| SmoothBursty::new(quota).max_burst(DAY).wait_for_own_cost();
+    let warming = |quota: Quota| SmoothWarmingUp::new(quota, DAY);
+    let own_warming = |quota: Quota| SmoothWarmingUp::new(quota, DAY).wait_for_own_cost();
     let short = |quota: Quota| Budget::new(quota).max_hold(quota.period());
-    every(play, |q| (short(one(q, 0)), TokenBucket::new(one(q, 1))), &quotas).await;
-    every(play, |q| (FixedWindow::new(one(q, 0)), short(one(q, 1)).horizon(DAY)), &quotas).await;
-    every(play, |q| (SlidingLog::new(one(q, 0)), Budget::new(one(q, 1))), &quotas).await;
-    every(play, |q| (Budget::new(one(q, 0)), short(one(q, 1))), &quotas).await;
-    every(
-        play,
-        |q| (short(one(q, 0)), SmoothBursty::new(one(q, 1)).max_burst(DAY).wait_for_own_cost()),
-        &quotas,
-    )
-    .await;
-    every(
-        play,
-        |q| (short(one(q, 0)), SmoothWarmingUp::new(one(q, 1), DAY).wait_for_own_cost()),
-        &quotas,
-    )
-    .await;
-
     let at_once = |quota: Quota| Concurrency::of(quota).max_hold(2 * quota.period());
-    every(play, |q| (at_once(one(q, 0)), TokenBucket::new(one(q, 1))), &quotas).await;
-    every(play, |q| (SlidingLog::new(one(q, 0)), at_once(one(q, 1)).horizon(DAY)), &quotas).await;
-    every(play, |q| (short(one(q, 0)), at_once(one(q, 1))), &quotas).await;
-    every(play, |q| (at_once(one(q, 0)), Concurrency::of(one(q, 1))), &quotas).await;
+    every_pair!(play, &quotas;
+        TokenBucket::new, FixedWindow::new;
+        TokenBucket::new, TokenBucket::new;
+        SlidingLog::new, SlidingLog::new;
+        SlidingWindow::new, SlidingCounter::new;
+        SmoothBursty::new, |quota| FixedWindow::new(quota).anchored();
+        FixedWindow::new, own;
+        SlidingLog::new, warming;
+        TokenBucket::new, own_warming;
+        short, TokenBucket::new;
+        FixedWindow::new, |quota| short(quota).horizon(DAY);
+        SlidingLog::new, Budget::new;
+        Budget::new, short;
+        short, own;
+        short, own_warming;
+        at_once, TokenBucket::new;
+        SlidingLog::new, |quota| at_once(quota).horizon(DAY);
+        short, at_once;
+        at_once, Concurrency::of;
+    );
 
+    let one = |quotas: &Quotas, place: usize| quotas.as_slice()[place];
     let eight = |n: u64| {
         Quotas::from([5, 9, 7, 6, 8, 5, 6, 7].map(|limit| micros(limit * n, 1_000 * limit)))
     };
