@@ -20,7 +20,12 @@ fn berlin() -> Calendar {
     in_zone(Calendar::month(), "Europe/Berlin")
 }
 
-async fn check(limiter: &Boxed) -> Decision {
+/// The windows of a process. The twins of `tests/algorithms/twins.rs` decide alike in Redis.
+fn in_memory(clock: &Arc<AtomicU64>, window: FixedWindow) -> Memory<FixedWindow> {
+    Memory::new("calendar", window).clock(support::clock_at(clock))
+}
+
+async fn check(limiter: &impl Limiter) -> Decision {
     limiter.check(&Charge::new("key")).await.unwrap()
 }
 
@@ -32,32 +37,30 @@ fn denied(seconds: u64) -> Outcome {
 /// the first second of a month, however long the last one was. The limiter is as old as the year.
 #[tokio::test]
 async fn an_allowance_comes_back_with_the_first_second_of_each_month() {
-    let (_server, pool) = Server::pooled();
     let clock = Arc::new(AtomicU64::new(0));
-    for limiter in both(&pool, "month", FixedWindow::calendar(2, berlin()), &clock) {
-        // From 2023-12-31 23:59:50 in Berlin on; the clocks change in March and in October.
-        let mut begin = 1_704_063_600;
-        let lengths = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-        for (month, days) in lengths.into_iter().enumerate() {
-            clock.store((begin - 10) * SECOND, Relaxed);
-            while check(&limiter).await.is_admitted() {}
-            assert_eq!(check(&limiter).await.outcome(), denied(10), "month {month}");
-            clock.store(begin * SECOND - 1, Relaxed);
-            assert!(!check(&limiter).await.is_admitted());
-            clock.store(begin * SECOND, Relaxed);
-            let hour: i64 = match month {
-                2 => -3_600,
-                9 => 3_600,
-                _ => 0,
-            };
-            let length = (days * 86_400_i64 + hour) as u64;
-            let first = check(&limiter).await;
-            assert_eq!(first.remaining(), Some(1), "month {month}");
-            assert_eq!(first.reset_after(), Some(Duration::from_secs(length)), "month {month}");
-            let quota = first.quota().expect("a quota");
-            assert_eq!(quota, Quota::new(2, Duration::from_secs(length)));
-            begin += length;
-        }
+    let limiter = in_memory(&clock, FixedWindow::calendar(2, berlin()));
+    // From 2023-12-31 23:59:50 in Berlin on; the clocks change in March and in October.
+    let mut begin = 1_704_063_600;
+    let lengths = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    for (month, days) in lengths.into_iter().enumerate() {
+        clock.store((begin - 10) * SECOND, Relaxed);
+        while check(&limiter).await.is_admitted() {}
+        assert_eq!(check(&limiter).await.outcome(), denied(10), "month {month}");
+        clock.store(begin * SECOND - 1, Relaxed);
+        assert!(!check(&limiter).await.is_admitted());
+        clock.store(begin * SECOND, Relaxed);
+        let hour: i64 = match month {
+            2 => -3_600,
+            9 => 3_600,
+            _ => 0,
+        };
+        let length = (days * 86_400_i64 + hour) as u64;
+        let first = check(&limiter).await;
+        assert_eq!(first.remaining(), Some(1), "month {month}");
+        assert_eq!(first.reset_after(), Some(Duration::from_secs(length)), "month {month}");
+        let quota = first.quota().expect("a quota");
+        assert_eq!(quota, Quota::new(2, Duration::from_secs(length)));
+        begin += length;
     }
 }
 
@@ -66,58 +69,50 @@ async fn an_allowance_comes_back_with_the_first_second_of_each_month() {
 /// github.com/anthropics/claude-code/issues/10845.
 #[tokio::test]
 async fn a_refusal_on_a_day_of_23_or_25_hours_ends_at_midnight() {
-    let (_server, pool) = Server::pooled();
     let clock = Arc::new(AtomicU64::new(0));
     let new_york = in_zone(Calendar::day(), "America/New_York");
-    for limiter in both(&pool, "day", FixedWindow::calendar(1, new_york), &clock) {
-        // 2025-11-02 and 2026-03-08, from half past midnight on.
-        for (midnight, hours) in [(1_762_056_000, 25), (1_772_946_000, 23)] {
-            clock.store((midnight + 1_800) * SECOND, Relaxed);
-            assert!(check(&limiter).await.is_admitted());
-            assert_eq!(check(&limiter).await.outcome(), denied(hours * 3_600 - 1_800));
-            clock.store((midnight + hours * 3_600) * SECOND - 1, Relaxed);
-            assert!(!check(&limiter).await.is_admitted());
-            clock.fetch_add(1, Relaxed);
-            assert!(check(&limiter).await.is_admitted());
-        }
+    let limiter = in_memory(&clock, FixedWindow::calendar(1, new_york));
+    // 2025-11-02 and 2026-03-08, from half past midnight on.
+    for (midnight, hours) in [(1_762_056_000, 25), (1_772_946_000, 23)] {
+        clock.store((midnight + 1_800) * SECOND, Relaxed);
+        assert!(check(&limiter).await.is_admitted());
+        assert_eq!(check(&limiter).await.outcome(), denied(hours * 3_600 - 1_800));
+        clock.store((midnight + hours * 3_600) * SECOND - 1, Relaxed);
+        assert!(!check(&limiter).await.is_admitted());
+        clock.fetch_add(1, Relaxed);
+        assert!(check(&limiter).await.is_admitted());
     }
 }
 
 /// In github.com/astaxie/TokenHub/issues/335 a day began at 8:00 in Shanghai: at midnight in UTC.
 #[tokio::test]
 async fn the_morning_counts_for_the_day_of_the_zone() {
-    let (_server, pool) = Server::pooled();
     // 2026-09-10 07:47 in Shanghai.
     let clock = Arc::new(AtomicU64::new(1_788_997_620 * SECOND));
     let shanghai = in_zone(Calendar::day(), "Asia/Shanghai");
-    for limiter in both(&pool, "morning", FixedWindow::calendar(2, shanghai), &clock) {
-        clock.store(1_788_997_620 * SECOND, Relaxed);
-        assert!(check(&limiter).await.is_admitted());
-        clock.fetch_add(2 * 3_600 * SECOND, Relaxed);
-        assert_eq!(check(&limiter).await.remaining(), Some(0));
-        assert_eq!(check(&limiter).await.outcome(), denied(14 * 3_600 + 13 * 60));
-    }
+    let limiter = in_memory(&clock, FixedWindow::calendar(2, shanghai));
+    assert!(check(&limiter).await.is_admitted());
+    clock.fetch_add(2 * 3_600 * SECOND, Relaxed);
+    assert_eq!(check(&limiter).await.remaining(), Some(0));
+    assert_eq!(check(&limiter).await.outcome(), denied(14 * 3_600 + 13 * 60));
 }
 
 #[tokio::test]
 async fn a_wait_is_booked_into_the_next_window_and_no_further() {
-    let (_server, pool) = Server::pooled();
-    let clock = Arc::new(AtomicU64::new(0));
+    let clock = Arc::new(AtomicU64::new(DECEMBER - 30 * SECOND));
     let year = Duration::from_secs(365 * 86_400);
     let window = FixedWindow::calendar(1, in_zone(Calendar::day(), "Europe/Berlin")).horizon(year);
-    for limiter in both(&pool, "booked", window, &clock) {
-        clock.store(DECEMBER - 30 * SECOND, Relaxed);
-        assert!(check(&limiter).await.is_admitted());
-        let patient = Charge::new("key").max_wait(year);
-        let mut booked = limiter.check(&patient).await.unwrap();
-        assert_eq!(booked.outcome(), Outcome::Wait(Duration::from_secs(30)));
-        assert_eq!(limiter.check(&patient).await.unwrap().outcome(), denied(86_430));
-        let reservation = booked.take_reservation().expect("booked");
-        clock.store(DECEMBER, Relaxed);
-        assert_eq!(check(&limiter).await.outcome(), denied(86_400));
-        assert_eq!(limiter.settle(reservation, 0).unwrap().await.unwrap().given_back, 1);
-        assert!(check(&limiter).await.is_admitted());
-    }
+    let limiter = in_memory(&clock, window);
+    assert!(check(&limiter).await.is_admitted());
+    let patient = Charge::new("key").max_wait(year);
+    let mut booked = limiter.check(&patient).await.unwrap();
+    assert_eq!(booked.outcome(), Outcome::Wait(Duration::from_secs(30)));
+    assert_eq!(limiter.check(&patient).await.unwrap().outcome(), denied(86_430));
+    let reservation = booked.take_reservation().expect("booked");
+    clock.store(DECEMBER, Relaxed);
+    assert_eq!(check(&limiter).await.outcome(), denied(86_400));
+    assert_eq!(limiter.settle(reservation, 0).unwrap().await.unwrap().given_back, 1);
+    assert!(check(&limiter).await.is_admitted());
 }
 
 /// The edges are around the process's present. The server decides by its own.
@@ -173,23 +168,20 @@ async fn the_server_s_own_clock_decides() {
 
 #[tokio::test]
 async fn a_charge_brings_a_limit_of_the_same_calendar() {
-    let (_server, pool) = Server::pooled();
     let clock = Arc::new(AtomicU64::new(NOVEMBER));
-    for limiter in both(&pool, "own", FixedWindow::calendar(1, berlin()), &clock) {
-        clock.store(NOVEMBER, Relaxed);
-        let gold = Charge::new("key").quota(berlin().quota(3));
-        assert!(check(&limiter).await.is_admitted());
-        assert_eq!(limiter.check(&gold).await.unwrap().remaining(), Some(1));
-        assert_eq!(check(&limiter).await.outcome(), denied(30 * 86_400));
-        let mut last = limiter.check(&gold).await.unwrap();
-        let reservation = last.take_reservation().expect("taken");
-        assert_eq!(limiter.settle(reservation, 0).unwrap().await.unwrap().given_back, 1);
-        clock.store(DECEMBER, Relaxed);
-        assert_eq!(limiter.check(&gold).await.unwrap().remaining(), Some(2));
-        let daily = Charge::new("key").quota(Quota::per_day(3));
-        let error = limiter.check(&daily).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Configuration);
-    }
+    let limiter = in_memory(&clock, FixedWindow::calendar(1, berlin()));
+    let gold = Charge::new("key").quota(berlin().quota(3));
+    assert!(check(&limiter).await.is_admitted());
+    assert_eq!(limiter.check(&gold).await.unwrap().remaining(), Some(1));
+    assert_eq!(check(&limiter).await.outcome(), denied(30 * 86_400));
+    let mut last = limiter.check(&gold).await.unwrap();
+    let reservation = last.take_reservation().expect("taken");
+    assert_eq!(limiter.settle(reservation, 0).unwrap().await.unwrap().given_back, 1);
+    clock.store(DECEMBER, Relaxed);
+    assert_eq!(limiter.check(&gold).await.unwrap().remaining(), Some(2));
+    let daily = Charge::new("key").quota(Quota::per_day(3));
+    let error = limiter.check(&daily).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
 }
 
 /// The units of a key stay when its limit changes from windows of the clock to a calendar.
@@ -197,10 +189,7 @@ async fn a_charge_brings_a_limit_of_the_same_calendar() {
 async fn a_change_to_a_calendar_keeps_what_was_taken() {
     let (_server, pool) = Server::pooled();
     let clock = Arc::new(AtomicU64::new(NOVEMBER + 43_200 * SECOND));
-    let of = |window| {
-        let redis = Redis::new("api", window, pool.clone()).decision_timeout(PATIENT);
-        redis.clock(support::clock_at(&clock)).boxed()
-    };
+    let of = |window: FixedWindow| by_clock(&clock, &pool, "api", window);
     let plain = of(FixedWindow::new(Quota::per_day(5)));
     assert_eq!(check(&plain).await.remaining(), Some(4));
     let calendar = of(FixedWindow::calendar(5, in_zone(Calendar::day(), "Europe/Berlin")));

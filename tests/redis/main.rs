@@ -52,15 +52,14 @@ use tower_sluice_redisson::{Rate, Redisson};
 const PATIENT: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The same limiter in Redis and in memory, by a clock that is set by hand.
-fn both<A: InLua>(
+/// A limiter whose clock is set by hand.
+fn by_clock<A: InLua>(
+    clock: &Arc<AtomicU64>,
     pool: &Pool,
     name: &str,
     algorithm: impl IntoAlgorithm<Algorithm = A>,
-    clock: &Arc<AtomicU64>,
-) -> [Boxed; 2] {
-    let algorithm = algorithm.into_algorithm();
-    let redis = Redis::new(name, algorithm.clone(), pool.clone()).clock(support::clock_at(clock));
-    let memory = Memory::new(name, algorithm).clock(support::clock_at(clock));
-    [redis.decision_timeout(PATIENT).boxed(), memory.boxed()]
+) -> Redis<A> {
+    Redis::new(name, algorithm, pool.clone())
+        .clock(support::clock_at(clock))
+        .decision_timeout(PATIENT)
 }

@@ -114,7 +114,7 @@ async fn the_reset_of_a_key_that_has_expired_counts_too() {
     let clock = Clock::new(T0.into());
     for algorithm in algorithms() {
         let name = format!("{algorithm:?}");
-        let [limiter, _] = both(&pool, "expired", algorithm, &clock);
+        let limiter = by_clock(&clock, &pool, "expired", algorithm).boxed();
         for used in [0, 1, 9] {
             redis::cmd("FLUSHALL").exec_async(&mut connection).await.unwrap();
             let old = take(&limiter, "key", 3).await;

@@ -46,9 +46,9 @@ async fn what_is_read_is_what_a_peek_sees() {
             algorithms(first).into_iter().zip(algorithms(second)).enumerate()
         {
             let clock = Arc::new(AtomicU64::new(T0));
-            let [limiter, _] = both(&pool, &format!("{history}/{number}"), algorithm, &clock);
-            let keys = Redis::new(format!("{history}/{number}"), algorithm, pool.clone());
-            let key = keys.stored_keys("alice").remove(0);
+            let name = format!("{history}/{number}");
+            let limiter = by_clock(&clock, &pool, &name, algorithm);
+            let key = limiter.stored_keys("alice").remove(0);
             let mut taken = Vec::new();
             for _ in 0..40 {
                 let forward = step(&mut dice, &algorithm.quota());
