@@ -263,13 +263,6 @@ async fn what_a_proxy_cannot_do_is_refused_in_a_sentence() {
 
 #[tokio::test]
 async fn nobody_behind_the_address_is_an_outage() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let closing = tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            drop(stream);
-        }
-    });
-    until(&yearly(&format!("redis://127.0.0.1:{port}")), ErrorKind::Infrastructure).await;
-    closing.abort();
+    let closing = support::fake::serving(async |_| None).await;
+    until(&yearly(&format!("redis://{closing}")), ErrorKind::Infrastructure).await;
 }

@@ -9,17 +9,15 @@ use axum::extract::connect_info::MockConnectInfo;
 use axum::routing::get;
 use http::{HeaderName, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Channel, Server};
-use tonic_health::pb::HealthCheckRequest;
-use tonic_health::pb::health_client::HealthClient;
+use tokio::net::TcpStream;
 use tower::ServiceExt;
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::key::{ClientIp, KeyExtractor, PeerAddr};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{Limiter, Memory, Quota, RateLimitLayer, by_client_ip};
 
+use super::frameworks::{channel, check, grpc};
+use super::serve;
 use support::http::get as ask;
 
 /// Enough for each test, and nothing comes back while it runs.
@@ -36,15 +34,6 @@ where
     K: KeyExtractor<Request<axum::body::Body>> + Send + Sync + 'static,
 {
     Router::new().route("/", get(async || "hello")).layer(RateLimitLayer::new(limiter, key))
-}
-
-/// As an application would: with the one line that puts the peer into requests.
-async fn serve(app: Router) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let app = app.into_make_service_with_connect_info::<SocketAddr>();
-    tokio::spawn(async { axum::serve(listener, app).await });
-    address
 }
 
 /// Sends a request for each of these headers over one connection, and counts the statuses 200, 429
@@ -154,15 +143,8 @@ async fn the_peer_of_axum_is_found_and_without_one_there_is_no_key() {
 
 #[tokio::test]
 async fn the_peer_of_tonic_is_found() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
     let scripted = Scripted::new().allow();
-    let (_reporter, health) = tonic_health::server::health_reporter();
-    let layer = RateLimitLayer::new(scripted.clone(), by_client_ip());
-    let server = Server::builder().layer(layer).add_service(health);
-    tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
-    let channel = Channel::from_shared(format!("http://{address}")).unwrap();
-    let mut client = HealthClient::new(channel.connect().await.unwrap());
-    client.check(HealthCheckRequest::default()).await.unwrap();
+    let address = grpc(RateLimitLayer::new(scripted.clone(), by_client_ip())).await;
+    check(channel(address).await).await.unwrap();
     assert_eq!(scripted.charges()[0].key(), "127.0.0.1");
 }

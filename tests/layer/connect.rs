@@ -12,8 +12,6 @@ use http_body_util::{BodyExt, Empty, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic_types::StatusExt;
 use tower::{Layer, ServiceExt};
 use tower_sluice::algorithm::FixedWindow;
@@ -23,6 +21,7 @@ use tower_sluice::{
     ErrorKind, HttpResponder, LimiterExt, Memory, Quota, RateLimitLayer, Refusal, by_head,
 };
 
+use super::frameworks::grpc;
 use super::{HOUR, inner, serve};
 use support::http::{Answer, send};
 
@@ -181,13 +180,7 @@ async fn a_denial_has_the_code_that_is_set() {
 
 #[tokio::test]
 async fn a_server_of_tonic_answers_connect_too() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let layer = RateLimitLayer::new(spent().await, Global);
-    let (_reporter, health) = tonic_health::server::health_reporter();
-    let server = Server::builder().layer(layer).add_service(health);
-    tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
-
+    let address = grpc(RateLimitLayer::new(spent().await, Global)).await;
     let client: Client<_, Empty<Bytes>> =
         Client::builder(TokioExecutor::new()).http2_only(true).build_http();
     let ask = async |headers: &[(&str, &str)]| {

@@ -28,7 +28,7 @@ use tower_sluice::{
 };
 
 /// Asks the health service behind `channel`.
-async fn check<S, B>(channel: S) -> Result<(), Status>
+pub(super) async fn check<S, B>(channel: S) -> Result<(), Status>
 where
     S: Service<Request<tonic::body::Body>, Response = Response<B>>,
     S::Error: Into<tower::BoxError>,
@@ -40,7 +40,7 @@ where
 }
 
 /// A gRPC server with the health service behind `layer`.
-async fn grpc<L, K>(layer: RateLimitLayer<L, K, HttpResponder>) -> SocketAddr
+pub(super) async fn grpc<L, K>(layer: RateLimitLayer<L, K, HttpResponder>) -> SocketAddr
 where
     L: Limiter<Future: Send> + Send + Sync + 'static,
     K: tower_sluice::key::KeyExtractor<Request<tonic::body::Body>> + Send + Sync + 'static,
@@ -54,7 +54,7 @@ where
     address
 }
 
-async fn channel(address: SocketAddr) -> Channel {
+pub(super) async fn channel(address: SocketAddr) -> Channel {
     Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }
 

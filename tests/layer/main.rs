@@ -23,7 +23,6 @@ mod client_ip;
 #[cfg(all(feature = "axum", feature = "tonic"))]
 mod connect;
 mod forwarded;
-#[cfg(feature = "redis")]
 mod frameworks;
 #[cfg(feature = "redis")]
 mod headers;
@@ -253,10 +252,11 @@ async fn inner(_: http::Request<()>) -> Result<http::Response<String>, Infallibl
     Ok(http::Response::new(String::from("inner")))
 }
 
-/// Serves an application on a port of its own.
+/// Serves an application on a port of its own, as one would that wants the peer in its requests.
 async fn serve(app: ::axum::Router) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async { ::axum::serve(listener, app).await });
     address
 }
