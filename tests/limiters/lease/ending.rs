@@ -82,14 +82,6 @@ async fn a_late_refill_is_returned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_returns_all_units() {
-    let (limiter, inner, memory) = with_a_lease(7).await;
-    limiter.end_leases();
-    assert_eq!(inner.settled(), [(100, 7)]);
-    assert_eq!(taken(&memory, LIMIT, "hot").await, WARM + 7);
-}
-
-#[tokio::test(start_paused = true)]
 async fn another_quota_of_the_key_ends_its_lease() {
     let (limiter, inner, memory) = with_a_lease(7).await;
     let plan = Quota::per_hour(2 * LIMIT);
