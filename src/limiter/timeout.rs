@@ -37,35 +37,20 @@ fn unless_over(error: Error, deadline: Option<Instant>, late: &'static str) -> E
     }
 }
 
-/// A call that waited for the first connection before it was sent.
+/// Waits for the first connection, before a call that needs it. Returns what makes its errors.
 ///
-/// If that took most of the time, a missed deadline does not show the state of a store, as in
-/// [`after_other_calls`]. A silence counts as the fault of a store if it lasts for half of the
-/// time, and there is no such time left.
-pub(crate) struct AfterConnecting {
+/// If the connection took most of the time, a missed deadline does not show the state of a store, as
+/// in [`after_other_calls`]. A silence for half of the time is the fault of a store, and there is no
+/// such time left. A call without a deadline has time of its own.
+pub(crate) async fn connected(
+    connecting: impl Future<Output = Result<(), Error>>,
     deadline: Option<Instant>,
-    has_little_time: bool,
-}
-
-impl AfterConnecting {
-    /// Waits for the connection. A call without a deadline has time of its own.
-    pub(crate) async fn wait(
-        connecting: impl Future<Output = Result<(), Error>>,
-        deadline: Option<Instant>,
-    ) -> Result<Self, Error> {
-        let left = || deadline.map_or(Duration::MAX, |at| at.duration_since(Instant::now()));
-        let time = left();
-        connecting.await?;
-        Ok(Self { deadline, has_little_time: left() < time / 2 })
-    }
-
-    /// Makes the error of the call.
-    pub(crate) fn error(&self, error: Error) -> Error {
-        match self.has_little_time {
-            true => unless_over(error, self.deadline, "the time ended while the process connected"),
-            false => error,
-        }
-    }
+) -> Result<impl FnOnce(Error) -> Error, Error> {
+    let left = || deadline.map_or(Duration::MAX, |at| at.duration_since(Instant::now()));
+    let time = left();
+    connecting.await?;
+    let over = deadline.filter(|_| left() < time / 2);
+    Ok(move |error| unless_over(error, over, "the time ended while the process connected"))
 }
 
 /// A limiter with a time limit. Made by [`LimiterExt::timeout`](crate::LimiterExt::timeout).

@@ -17,7 +17,7 @@ use crate::limiter::combination::held_reservations::{By, Charges, Tentative};
 use crate::limiter::combination::in_turn::Rules;
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
-use crate::limiter::timeout::AfterConnecting;
+use crate::limiter::timeout::connected;
 use crate::limiter::{Boxed, Limiter, LimiterExt, MemberCharges, Operation, Parts};
 
 /// Limiters in one Redis over different keys, in one call, all or nothing: a limit per user *and*
@@ -170,9 +170,9 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
         let in_turn = in_turn(self.with_deadline(charge, charges));
         Box::pin(async move {
             let connecting = first.clone().connected(deadline);
-            let connected = AfterConnecting::wait(connecting, Some(deadline)).await?;
+            let error_of = connected(connecting, Some(deadline)).await?;
             let answer = if first.keys_apart() { in_turn.await } else { at_once.await };
-            answer.map_err(|error| connected.error(error))
+            answer.map_err(error_of)
         })
     }
 

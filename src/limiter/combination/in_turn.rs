@@ -19,7 +19,7 @@ use super::join_all::join_all;
 use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 use crate::limiter::acquire::too_long_a_wait;
 use crate::limiter::operate::AllHeld;
-use crate::limiter::timeout::{AfterConnecting, after_other_calls};
+use crate::limiter::timeout::{after_other_calls, connected};
 use crate::limiter::{Limiter, Operation};
 
 /// Parts that are asked at once.
@@ -106,20 +106,19 @@ impl Step {
             return Ok(Err(Error::new(ErrorKind::Configuration, why)));
         }
         let charge = &self.parts[0].charge;
-        let mut connected = None;
+        let mut error_of = None;
         if let Some(connecting) = several.0.connecting(charge) {
-            let deadline = charge.deadline().map(Instant::from_std);
-            match AfterConnecting::wait(connecting, deadline).await {
-                Ok(waited) => connected = Some(waited),
+            match connected(connecting, charge.deadline().map(Instant::from_std)).await {
+                Ok(made) => error_of = Some(made),
                 Err(error) => return Ok(Err(error)),
             }
         }
         let answer = several.0.check(&charges.collect::<Vec<_>>())?.await;
-        let answer = answer.map_err(|error| match connected {
-            Some(connected) => connected.error(error),
+        let decided = answer.map(|decision| (By::AtOnce(several), decision));
+        Ok(decided.map_err(|error| match error_of {
+            Some(error_of) => error_of(error),
             None => error,
-        });
-        Ok(answer.map(|decision| (By::AtOnce(several), decision)))
+        }))
     }
 
     /// Peeks at all parts, or at fewer at a time if no call can decide about all.
