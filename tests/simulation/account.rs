@@ -205,10 +205,6 @@ impl Account {
         for one in &mut account.bookings {
             one.read_at = books[one.server].read_at(one.session, one.now);
         }
-        for one in &mut account.blocks {
-            let sent_at = books[one.server].sent_at(one.session, one.now);
-            one.sent_at = sent_at.expect("it came over a connection");
-        }
         Ok(account)
     }
 
@@ -424,10 +420,12 @@ impl Account {
                         works.get_mut(key).expect("it was read").bookings.push(index);
                     }
                     let (server, keys) = (charge.server, self.named(charge));
-                    let (session, taken, settlements) = (charge.session, cost, 0);
+                    let (session, sent_at) = (charge.session, charge.sent_at);
+                    let (taken, settlements) = (cost, 0);
                     self.bookings.push(Booking {
                         server,
                         session,
+                        sent_at,
                         now,
                         at,
                         read_at: None,

@@ -23,6 +23,8 @@ pub struct Change {
 pub struct ScriptCall {
     /// The server's clock, in µs since the epoch.
     pub at: i64,
+    /// The instant of the world at which a client sent it.
+    pub sent_at: i64,
     /// The number of the connection that sent it.
     pub session: u64,
     /// The script's name for EVALSHA.
@@ -69,8 +71,8 @@ pub struct Book {
     /// The instant of the world at which a client has read the answer to what came over a
     /// connection at an instant of the server's clock.
     read: HashMap<(u64, i64), i64>,
-    /// The instant of the world at which that was sent.
-    sent: HashMap<(u64, i64), i64>,
+    /// The instant of the world at which that was sent which comes now.
+    pub(super) sent_at: i64,
     namings: Vec<Naming>,
     /// True if a client asked for a `PONG` by RESP2: its greeting was cut, as a proxy cuts it.
     pub(super) was_asked_by_resp2: bool,
@@ -102,12 +104,6 @@ impl Book {
         self.read.get(&(session, came_at)).copied()
     }
 
-    /// The instant of the world at which a client sent what came over a connection at an instant of
-    /// the server's clock.
-    pub fn sent_at(&self, session: u64, came_at: i64) -> Option<i64> {
-        self.sent.get(&(session, came_at)).copied()
-    }
-
     /// The answers that name masters.
     pub fn namings(&self) -> &[Naming] {
         &self.namings
@@ -119,10 +115,6 @@ impl Book {
 
     pub(super) fn record_reading(&mut self, session: u64, came_at: i64, read_at: i64) {
         self.read.insert((session, came_at), read_at);
-    }
-
-    pub(super) fn record_sending(&mut self, session: u64, came_at: i64, sent_at: i64) {
-        self.sent.insert((session, came_at), sent_at);
     }
 
     fn record(&mut self, event: Event) {

@@ -488,7 +488,7 @@ impl Network {
         let is_cut_within = self.draw(odds.cut_within, Fault::CutWithin);
         let Piece { sent_at, bytes, .. } = piece;
         let arrived = if is_cut_within { self.part_of(bytes.len()) } else { bytes.len() };
-        host.server().note_sending(link.session.id, came_at, micros_at(sent_at));
+        host.server().note_sending(micros_at(sent_at));
         let Some(mut answer) = link.session.receive(&bytes[..arrived]) else {
             return ControlFlow::Break(());
         };

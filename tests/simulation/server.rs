@@ -252,6 +252,7 @@ impl Server {
         });
         self.data.book.record_call(ScriptCall {
             at,
+            sent_at: self.data.book.sent_at,
             session: session.id,
             digest: digest.into(),
             keys: keys.to_vec(),
@@ -374,9 +375,9 @@ impl Server {
         self.data.book.record_reading(id.0, came_at, read_at);
     }
 
-    /// Notes when a client sent what came at an instant.
-    pub fn note_sending(&mut self, id: ConnectionId, came_at: i64, sent_at: i64) {
-        self.data.book.record_sending(id.0, came_at, sent_at);
+    /// Notes when a client sent what comes next.
+    pub fn note_sending(&mut self, sent_at: i64) {
+        self.data.book.sent_at = sent_at;
     }
 
     /// Begins the book anew, so that a long world needs little memory.

@@ -13,6 +13,8 @@ pub struct Booking {
     pub server: usize,
     /// The number of the connection that asked for it.
     pub session: u64,
+    /// The instant of the world at which a client sent it.
+    pub sent_at: i64,
     /// The instants of the decision and of its slot, by the server's clock.
     pub now: i64,
     pub at: i64,
@@ -43,6 +45,11 @@ pub struct Booking {
 }
 
 impl Booking {
+    /// The instant at which its caller knew of it, by the server's clock.
+    pub fn known_at(&self) -> i64 {
+        self.now + self.read_at.map_or(0, |read_at| read_at - self.sent_at)
+    }
+
     /// The label of its key of a limiter.
     pub fn label(&self, limiter: &str) -> &str {
         let own = self.keys.iter().find(|(name, _)| *name == limiter);

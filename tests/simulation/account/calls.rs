@@ -76,6 +76,8 @@ pub enum Op {
 pub struct Charge {
     pub server: usize,
     pub(super) session: u64,
+    /// The instant of the world at which a client sent it.
+    pub(super) sent_at: i64,
     pub now: i64,
     /// The names of its keys: one for each quota.
     pub keys: Rc<[String]>,
@@ -259,10 +261,12 @@ impl Account {
                         let (quotas, session) = (quotas.clone(), call.session);
                         let is_short = may_be_short && reply[place] != Packed::False;
                         place += usize::from(may_be_short && !is_short);
+                        let sent_at = call.sent_at;
                         let answer = reply[place].clone();
                         charges.push(Charge {
                             server,
                             session,
+                            sent_at,
                             now,
                             keys,
                             op,

@@ -10,8 +10,6 @@ use super::{Account, Charge, List, Op, Works, keep, state_of};
 /// A block of a key.
 #[derive(Clone, Debug)]
 pub struct Blocking {
-    pub(super) server: usize,
-    pub(super) session: u64,
     /// The instant of the world at which a client sent it.
     pub sent_at: i64,
     pub label: String,
@@ -149,9 +147,8 @@ impl Account {
             Op::Block { time } => {
                 block(charge, works);
                 for place in 0..charge.keys.len() {
-                    let (label, server) = (charge.label(place).to_owned(), charge.server);
-                    let (session, sent_at) = (charge.session, now);
-                    self.blocks.push(Blocking { server, session, sent_at, label, now, time });
+                    let (label, sent_at) = (charge.label(place).to_owned(), charge.sent_at);
+                    self.blocks.push(Blocking { sent_at, label, now, time });
                 }
                 self.count("block", charge);
             }

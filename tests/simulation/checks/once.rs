@@ -242,11 +242,14 @@ impl Seen<'_> {
         one.at > one.now && (is_kept_for_a_cut || own.any(|other| other.at >= one.at))
     }
 
-    /// True if the slot of an admission lies in a later pause, so that its caller asked again. The
-    /// store may not have been able to take the slot back.
+    /// True if the slot of an admission lies in a later pause, or if its caller found such a pause
+    /// when it was to go. So it asked again. The store may not have been able to take the slot back.
     pub(super) fn was_paused_away(&self, one: &Booking) -> bool {
         let is_of_key = |label: &String| one.keys.iter().any(|(_, own)| own == label);
-        let covers = |from: i64, until: i64| (one.now <= from && from <= one.at) && one.at < until;
+        let looked = i64::try_from(TIMEOUT.as_micros()).expect("short") + one.known_at();
+        let covers = |from: i64, until: i64| {
+            (one.now..=one.at.max(looked)).contains(&from) && one.at < until
+        };
         let mut pauses = self.account.pauses.iter();
         // The account may have taken its refund for that of a charge with the same mark.
         (one.settlements > 0 || self.account.has_settled_twin(one))
