@@ -6,12 +6,12 @@
 #   tests/planted.sh             all of them
 #   tests/planted.sh NAME ...    those whose names contain one of the words
 #
-# Seeds go from SEED (0) on, SEEDS (2000) of them: one world of 1,200 finds the rarest fault. A
+# Seeds go from SEED (0) on, SEEDS (3000) of them: one world of 2,500 finds the rarest fault. A
 # fault that hangs a world counts as found. A patch that does not fit any more is mended in the
 # copy: `git diff` there is the new one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-COPY=$PWD/target/planted PATCHES=$PWD/tests/planted SEED=${SEED:-0} SEEDS=${SEEDS:-2000}
+COPY=$PWD/target/planted PATCHES=$PWD/tests/planted SEED=${SEED:-0} SEEDS=${SEEDS:-3000}
 export CARGO_TARGET_DIR=$COPY/target CARGO_INCREMENTAL=1
 [ -d "$COPY" ] || git clone --quiet --shared . "$COPY"
 git -C "$COPY" fetch --quiet origin HEAD && git -C "$COPY" checkout --quiet --force FETCH_HEAD
