@@ -140,8 +140,14 @@ impl Seen<'_> {
     /// True if a refusal may be that of a queue: its caller waited to the end behind another one of
     /// its process, or may not wait for as long as the shortest pause.
     pub(super) fn may_have_queued(&self, record: &Record) -> bool {
+        let max_wait = self.ask(record).max_wait;
+        let waited = record.ended >= record.asked + max_wait || max_wait < SHORTEST_PAUSE;
+        waited && self.is_behind(record)
+    }
+
+    /// True if another one of its process waits before a caller in a queue.
+    pub(super) fn is_behind(&self, record: &Record) -> bool {
         let ask = self.ask(record);
-        let waited = record.ended >= record.asked + ask.max_wait || ask.max_wait < SHORTEST_PAUSE;
         let is_before = |one: &Record| {
             let other = self.ask(one);
             let is_own = (other.process, other.key) == (ask.process, ask.key);
@@ -149,7 +155,7 @@ impl Seen<'_> {
             is_own && waits && !other.max_wait.is_zero()
         };
         let may_wait = self.holds_at_once() && !ask.max_wait.is_zero();
-        may_wait && waited && self.records.iter().any(is_before)
+        may_wait && self.records.iter().any(is_before)
     }
 
     /// True if nobody knows when units will be free, and the process spreads by the clock when its
