@@ -50,6 +50,11 @@ impl Booking {
         self.now + self.read_at.map_or(0, |read_at| read_at - self.sent_at)
     }
 
+    /// The number of its renewals.
+    pub fn renewals(&self) -> usize {
+        self.former_marks.len() / 2
+    }
+
     /// The label of its key of a limiter.
     pub fn label(&self, limiter: &str) -> &str {
         let own = self.keys.iter().find(|(name, _)| *name == limiter);

@@ -12,7 +12,7 @@ use crate::clients::EVERYBODY;
 use crate::network::{Disturbance, Fault};
 use crate::plan::{Ask, Asking, Way};
 use crate::servers::StrikeKind;
-use crate::world::{Fate, Record, TIMEOUT};
+use crate::world::{Fate, Record, Settled, TIMEOUT};
 
 /// An answer may be so late, and is awaited still.
 pub(super) const LATENESS: Duration = Duration::from_millis(300);
@@ -35,8 +35,10 @@ impl Seen<'_> {
         let returned = |record: &&Record| (self.tells_no_slot(record), self.has_settled(record));
         let mut own: Vec<&Record> = self.records.iter().collect();
         own.sort_by_key(returned);
-        // Charges that somebody keeps, and that were settled in place of others with their mark.
+        // Charges that somebody keeps, and that were settled in place of others with their mark; and
+        // charges of those who settled that were not.
         let mut exchanged: Vec<&Booking> = Vec::new();
+        let mut owed: Vec<&Booking> = Vec::new();
         for record in own {
             let Fate::Admitted { at, .. } = record.fate else { continue };
             let (ask, has_settled) = (self.ask(record), self.has_settled(record));
@@ -69,6 +71,10 @@ impl Seen<'_> {
             if !has_settled && one.settlements > 0 {
                 exchanged.push(one);
             }
+            let is_done = has_settled && matches!(record.settlement, Some(Settled::GaveBack(_)));
+            if is_done && one.settlements == 0 && !self.went_to_the_line(record, one) {
+                owed.push(one);
+            }
         }
         let mut unknown = self.unknown();
         let is_open = |one: &&&Booking| one.taken > 0 && !self.was_paused_away(one);
@@ -79,11 +85,12 @@ impl Seen<'_> {
                 None => return Some(format!("nobody has {booking:?}")),
             }
         }
-        open.retain(|one| {
-            let is_of = |other: &&Booking| one.settlements == 0 && one.is_alike(other);
-            let place = exchanged.iter().position(is_of);
-            place.map(|place| exchanged.swap_remove(place)).is_none()
-        });
+        let mut take_exchanged = |one: &Booking| {
+            let place = exchanged.iter().position(|other| one.is_alike(other));
+            place.map(|place| exchanged.swap_remove(place)).is_some()
+        };
+        owed.retain(|one| !take_exchanged(one));
+        open.retain(|one| one.settlements > 0 || !take_exchanged(one));
         self.lost(&open)
     }
 

@@ -24,10 +24,12 @@ pub fn timeline(seen: &Seen<'_>) -> String {
         let key: Vec<_> =
             one.keys.iter().map(|(limiter, key)| format!("{limiter}/{key}")).collect();
         let (wait, left) = (one.at - one.now, one.taken);
+        let renewals = one.renewals();
         lines.push((
             since_begin(one.now),
             format!(
-                "server {}: {} of {}, due in {wait} us; {left} of them are left at the end",
+                "server {}: {} of {}, due in {wait} us; renewed {renewals} times; {left} of them are \
+                 left at the end",
                 one.server,
                 one.cost,
                 key.join(" and ")
