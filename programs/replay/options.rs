@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Budget, Calendar, Concurrency, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp,
-    Weekday,
+    Budget, Calendar, Concurrency, FixedWindow, QuotaError, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, Weekday,
 };
 use tower_sluice_policies::parse_duration;
 
@@ -124,8 +124,7 @@ impl Options {
     /// The quota of lines that bring none.
     pub(crate) fn quota(&self) -> Result<Quota, Stop> {
         if let Some(calendar) = self.calendar()? {
-            let invalid = |error| Stop::Asked(format!("--limit: {error}"));
-            return calendar.try_quota(self.limit).map_err(invalid);
+            return calendar.try_quota(self.limit).map_err(invalid_limit);
         }
         let quota = match self.period {
             None => Quota::try_at_once(self.limit),
@@ -178,7 +177,9 @@ impl Options {
 
     pub(crate) fn fixed_window(&self, quota: Quota) -> Result<FixedWindow, Stop> {
         let window = match self.calendar()? {
-            Some(calendar) => FixedWindow::calendar(quota.limit(), calendar),
+            Some(calendar) => {
+                FixedWindow::try_calendar(quota.limit(), calendar).map_err(invalid_limit)?
+            }
             None => FixedWindow::new(quota),
         };
         let window = window.horizon(self.horizon);
@@ -249,6 +250,10 @@ impl Options {
     pub(crate) fn max_wait(&self, bucket: impl Fn(f64) -> Duration) -> Duration {
         self.cache_ratio.map(bucket).or(self.max_wait).unwrap_or_default()
     }
+}
+
+fn invalid_limit(error: QuotaError) -> Stop {
+    Stop::Asked(format!("--limit: {error}"))
 }
 
 fn cold_factor(text: &str) -> Result<f64, String> {

@@ -220,6 +220,13 @@ impl<G: Gate> Replay<G> {
             return Err(self.wrong("its time lies before that of the line before"));
         }
         self.now.store(line.t, Relaxed);
+        // Without its operation, a settlement would be a charge.
+        if line.of.is_some() && !matches!(line.op, Op::Refund | Op::Settle | Op::Renew) {
+            return Err(self.wrong("\"of\" is of a refund, a settlement and a renewal"));
+        }
+        if line.used.is_some() && line.op != Op::Settle {
+            return Err(self.wrong("\"used\" is of a settlement"));
+        }
         match line.op {
             Op::Refund => return self.settle(&line, 0).await,
             Op::Settle => {
@@ -287,7 +294,7 @@ impl<G: Gate> Replay<G> {
 
     /// Returns the place of the line before that a line is about.
     fn of(&self, line: &Line<'_>) -> Result<usize, Stop> {
-        let Some(of) = line.of else { return Err(self.wrong("a refund without \"of\"")) };
+        let Some(of) = line.of else { return Err(self.wrong("it has no \"of\"")) };
         let place = of.checked_sub(1).filter(|of| *of < self.past.len());
         place.ok_or_else(|| self.wrong("\"of\" names no line before it"))
     }

@@ -294,6 +294,9 @@ fn what_cannot_be_read_ends_the_replay_and_names_its_line() {
         (&format!("{{\"t\":{T0},\"key\":\"a\",\"cost\":-1}}"), "line 2"),
         (&format!("{{\"t\":{T0},\"key\":\"a\",\"op\":\"take\"}}"), "line 2"),
         (&format!("{{\"t\":{T0},\"op\":\"refund\"}}"), "\"of\""),
+        (&format!("{{\"t\":{T0},\"op\":\"renew\"}}"), "\"of\""),
+        (&format!("{{\"t\":{T0},\"key\":\"a\",\"of\":1}}"), "\"of\""),
+        (&format!("{{\"t\":{T0},\"op\":\"renew\",\"of\":1,\"used\":0}}"), "\"used\""),
         (&format!("{{\"t\":{T0},\"op\":\"refund\",\"of\":2}}"), "\"of\""),
         (&format!("{{\"t\":{T0},\"op\":\"refund\",\"of\":0}}"), "\"of\""),
         (&format!("{{\"t\":{},\"key\":\"a\"}}", T0 - 1), "before"),
@@ -353,6 +356,7 @@ fn a_quota_is_judged_by_the_algorithm() {
         ("--algorithm token_bucket --limit 999983 --period 1d --burst 1", "deny"),
         ("--algorithm token_bucket --limit 0 --period 1s --cache-ratio 1", "never"),
         ("--algorithm concurrency --limit 0", "never"),
+        ("--algorithm fixed_window --limit 0 --calendar month", "never"),
     ] {
         let output = replay(options, &traffic);
         assert!(output.status.success(), "{options}: {}", said(&output));

@@ -187,7 +187,11 @@ fn algorithm(
             let window = match row.calendar {
                 None => FixedWindow::new(quota),
                 #[cfg(feature = "calendar")]
-                Some(span) => FixedWindow::calendar(quota.limit(), calendar(row, span, fields)?),
+                Some(span) => {
+                    let window =
+                        FixedWindow::try_calendar(quota.limit(), calendar(row, span, fields)?);
+                    fields.checked("limit", window)?
+                }
                 #[cfg(not(feature = "calendar"))]
                 Some(_) => return None, // `quota` found it.
             };

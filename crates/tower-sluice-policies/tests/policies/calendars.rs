@@ -67,3 +67,20 @@ async fn requests_are_limited_until_the_window_ends() {
     let window = refused.quota().expect("a quota").period().as_secs();
     assert!([365, 366].contains(&(window / 86_400)), "{window}");
 }
+
+/// A suspended plan, alone and beside others.
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_0_admits_nothing_in_a_calendar() {
+    for plans in [
+        "limit = 0",
+        "limit = 5, plan = 'header:plan', quotas = { free = 0 }",
+        "limit = 0, plan = 'header:plan', quotas = { gold = 5 }",
+    ] {
+        let row = "{ name = 'p', algorithm = 'fixed_window', calendar = 'month', ";
+        let policies = policies(&format!("{row} {plans} }}"));
+        let refused = decide(&policies, &request("GET", "/", &["plan: free"])).await;
+        assert_eq!(refused.outcome(), Outcome::Deny { retry_after: None }, "{plans}");
+        let gold = decide(&policies, &request("GET", "/", &["plan: gold"])).await;
+        assert_eq!(gold.is_admitted(), plans != "limit = 0", "{plans}");
+    }
+}
