@@ -1,4 +1,12 @@
-//! The values that every other room uses: charges, quotas, decisions, errors, reservations.
+//! The values that every other room uses, in the order of a request:
+//!
+//! - `extractor.rs` finds the key of a request. A `charge.rs` is that key with a cost, and perhaps
+//!   with a `quota.rs`. `digest.rs` hides long keys and secrets.
+//! - A limiter answers with a `decision.rs` or an `error.rs`. A `refusal.rs` is the reason why a
+//!   request does not pass.
+//! - A `reservation.rs` holds what an admission took, and the `mark.rs` of the state that it left.
+//!   `waiters.rs` has its place in a line. A `settlement.rs` ends or renews it.
+//! - `sync.rs` has the locks. `debug_by_name.rs` and `for_each_tuple.rs` have macros.
 
 // Macros for all modules.
 #[macro_use]

@@ -1,4 +1,18 @@
 //! HTTP: responses to callers, and keys from the head of a request.
+//!
+//! - **Keys**: `head.rs` reads the head of a request. `client_ip.rs` and `api_key.rs` find keys in
+//!   it.
+//! - **Refusals**: `http_responder.rs` chooses the answer, by the content type of the request.
+//!   `http_refusal.rs` is a refusal as its caller sees it. `body.rs` and `problem.rs` write it as
+//!   text and JSON, `grpc.rs` and `connect.rs` as the error of an RPC, with the details of
+//!   `rpc_status.rs`. `drain_refused.rs` reads the rest of a refused request.
+//! - **Header fields**: `headers.rs` has the styles. `standing.rs` has the numbers of a decision,
+//!   and `header_fields.rs` writes them, with the lists of `structured.rs` and `policy_list.rs`.
+//! - **Costs that are known later**: `hand_out.rs` gives the units to a handler or to a body, and
+//!   `count_body.rs` counts in one. `answer.rs` and `cost_in_response.rs` read a response.
+//! - **Clients**: `retry_after.rs` reads what responders write. `obey_upstream.rs` then pauses a
+//!   key, and `obey_retry_after.rs` retries.
+//! - **Frameworks**: `frameworks.rs` has what axum and tonic need besides.
 
 mod answer;
 mod api_key;
