@@ -1,11 +1,9 @@
 //! The replay, as an operator runs it: traffic on standard input, a verdict for each line on
 //! standard output.
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::LazyLock;
-use std::thread;
 
 use serde_json::{Value, json};
 
@@ -24,17 +22,8 @@ fn replay(options: &str, traffic: &str) -> Output {
 fn replay_with(variables: &[(&str, &str)], options: &str, traffic: &str) -> Output {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| support::example::built("replay"));
     let mut command = Command::new(&*BUILT);
-    command.env_remove("REDIS_CA").envs(variables.iter().copied());
-    command.args(options.split(' ')).stdin(Stdio::piped());
-    let mut child =
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the example");
-    let mut input = child.stdin.take().expect("its input");
-    let traffic = traffic.to_owned();
-    // A replay that stops at a line reads no further, so what follows may not be written.
-    let writer = thread::spawn(move || _ = input.write_all(traffic.as_bytes()));
-    let output = child.wait_with_output().expect("its output");
-    writer.join().expect("written");
-    output
+    command.env_remove("REDIS_CA").envs(variables.iter().copied()).args(options.split(' '));
+    support::example::fed(&mut command, traffic)
 }
 
 fn told(output: &Output) -> Vec<Value> {

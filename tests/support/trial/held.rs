@@ -20,17 +20,17 @@ const STEPS: usize = 150;
 
 /// The quota, the longest hold and the longest wait: times in µs.
 #[derive(Clone, Copy, Debug)]
-struct Terms {
-    limit: i128,
-    period: i128,
-    burst: i128,
-    hold: i128,
-    horizon: i128,
-    debt: i128,
+pub struct Terms {
+    pub limit: i128,
+    pub period: i128,
+    pub burst: i128,
+    pub hold: i128,
+    pub horizon: i128,
+    pub debt: i128,
 }
 
 /// The longest debt of a budget unless another one is set.
-const YEAR: i128 = 365 * 86_400_000_000;
+pub const YEAR: i128 = 365 * 86_400_000_000;
 
 #[rustfmt::skip]
 const TERMS: [Terms; 7] = [
@@ -53,7 +53,8 @@ struct Hold {
 }
 
 /// A budget of single holds. Instants are in µs over the limit, so that a unit takes the period.
-struct Model {
+#[derive(Debug)]
+pub struct Model {
     terms: Terms,
     full: i128,
     holds: Vec<Hold>,
@@ -64,7 +65,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(terms: Terms) -> Self {
+    pub fn new(terms: Terms) -> Self {
         Self { terms, full: 0, holds: Vec::new(), level: (0, 0), is_over: false }
     }
 
@@ -82,7 +83,7 @@ impl Model {
     }
 
     /// Counts a hold as spent when its time is over, if nobody settled it in time.
-    fn go_on(&mut self, now: i128) {
+    pub fn go_on(&mut self, now: i128) {
         let end = |hold: &Hold| (hold.era + 2) * self.terms.hold;
         let mut over: Vec<_> = self
             .holds
@@ -97,7 +98,7 @@ impl Model {
     }
 
     /// Returns the instant at which a charge fits, and whether it may wait for that.
-    fn fits(&self, now: i128, cost: i128) -> Option<(i128, bool)> {
+    pub fn fits(&self, now: i128, cost: i128) -> Option<(i128, bool)> {
         let Terms { limit, period, burst, .. } = self.terms;
         let (full, room) = (self.full, burst - self.held() - cost);
         let up = |time: i128| -(-time).div_euclid(limit);
@@ -110,16 +111,35 @@ impl Model {
         }
     }
 
-    fn hold(&mut self, number: usize, now: i128, slot: i128, units: i128) {
+    pub fn hold(&mut self, number: usize, now: i128, slot: i128, units: i128) {
         self.holds.push(Hold { number, units, slot, era: now / self.terms.hold });
         let Terms { limit, period, burst, .. } = self.terms;
         let ahead = (self.full - slot * limit).max(0);
         self.is_over |= ahead + self.held() * period > burst * period;
     }
 
+    /// Holds the units of a hold as if they were charged now, if they still are held.
+    pub fn renew(&mut self, number: usize, now: i128) -> bool {
+        let held = self.holds.iter_mut().find(|hold| hold.number == number);
+        held.is_some_and(|hold| {
+            hold.era = now / self.terms.hold;
+            true
+        })
+    }
+
+    /// Gives spent units back.
+    pub fn grant(&mut self, now: i128, units: i128) {
+        self.full = (self.full - units * self.terms.period).max(now * self.terms.limit);
+    }
+
     /// Settles a hold of `units`. Returns the units that are free again, and those that were not
     /// taken.
-    fn settle(&mut self, (number, units): (usize, i128), now: i128, used: i128) -> (i128, i128) {
+    pub fn settle(
+        &mut self,
+        (number, units): (usize, i128),
+        now: i128,
+        used: i128,
+    ) -> (i128, i128) {
         let Some(place) = self.holds.iter().position(|hold| hold.number == number) else {
             return (0, (used - units).max(0));
         };
@@ -136,7 +156,7 @@ impl Model {
     }
 
     /// Returns the units that remain, and the time until the key is as good as new.
-    fn report(&self, now: i128) -> (i128, i128) {
+    pub fn report(&self, now: i128) -> (i128, i128) {
         let Terms { limit, period, burst, .. } = self.terms;
         let free = (burst - self.held()) * period;
         let full = self.full;

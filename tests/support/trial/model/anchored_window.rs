@@ -7,7 +7,7 @@ use tower_sluice::Quota;
 use super::{Grant, Mark, Model, numbers};
 
 /// `limit` units in a window of `period` µs: the latest one's start, and its units.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Anchored {
     limit: i128,
     period: i128,
@@ -55,6 +55,10 @@ impl Model for Anchored {
 
     fn put_back(&mut self, _mark: Mark, units: i128) {
         self.latest = self.latest.map(|(start, taken)| (start, taken - units));
+    }
+
+    fn grant(&mut self, _now: i128, units: i128) {
+        self.latest = self.latest.map(|(start, taken)| (start, (taken - units).max(0)));
     }
 
     fn remaining(&self, now: i128) -> i128 {

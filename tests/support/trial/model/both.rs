@@ -7,7 +7,7 @@ use tower_sluice::Quota;
 use super::{Bucket, Grant, Mark, Model};
 
 /// Two models of one key, and the marks that each reservation has in them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Both {
     members: [Box<dyn Model>; 2],
     marks: Vec<([Mark; 2], i128)>,

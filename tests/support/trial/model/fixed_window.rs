@@ -1,16 +1,18 @@
-//! The fixed window aligned to the epoch, by the number of the window.
+//! The fixed window aligned to the epoch or to a calendar, by the begin of the window.
 
 use std::ops::Range;
 
 use tower_sluice::Quota;
 
-use super::{Grant, Mark, Model, ceil, numbers};
+use super::{Calendar, Grant, Mark, Model, ceil, numbers};
 
 /// `limit` units in each window of `period` µs; the latest window that holds units, and the units.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Window {
     limit: i128,
     period: i128,
+    /// The windows are its own, not periods.
+    calendar: Option<Calendar>,
     latest: Option<(i128, i128)>,
 }
 
@@ -21,13 +23,34 @@ impl Window {
 
     pub fn new(quota: Quota) -> Self {
         let (limit, period, _) = numbers(quota);
-        Self { limit, period, latest: None }
+        Self { limit, period, calendar: None, latest: None }
+    }
+
+    /// `limit` units in each window of a calendar.
+    pub fn of(calendar: Calendar, limit: i128) -> Box<dyn Model> {
+        Box::new(Self { limit, period: 0, calendar: Some(calendar), latest: None })
+    }
+
+    /// The begin of the window that holds an instant.
+    fn begin(&self, at: i128) -> i128 {
+        match self.calendar {
+            Some(calendar) => calendar.begin(at),
+            None => at.div_euclid(self.period) * self.period,
+        }
+    }
+
+    /// The end of the window that begins at an instant.
+    fn end(&self, begin: i128) -> i128 {
+        match self.calendar {
+            Some(calendar) => calendar.end(begin),
+            None => begin + self.period,
+        }
     }
 
     /// The latest window that still matters at `now`: not over, and not emptied once it has begun.
     fn alive(&self, now: i128) -> Option<(i128, i128)> {
-        let current = now.div_euclid(self.period);
-        self.latest.filter(|&(number, units)| number > current || number == current && units > 0)
+        let current = self.begin(now);
+        self.latest.filter(|&(begin, units)| begin > current || begin == current && units > 0)
     }
 }
 
@@ -36,16 +59,15 @@ impl Model for Window {
         if cost > self.limit {
             return None;
         }
-        let Some((number, units)) = self.alive(now) else { return Some(now) };
-        let place = if units + cost <= self.limit { number } else { number + 1 };
-        Some(now.max(place * self.period))
+        let Some((begin, units)) = self.alive(now) else { return Some(now) };
+        Some(now.max(if units + cost <= self.limit { begin } else { self.end(begin) }))
     }
 
     fn take(&mut self, _now: i128, at: i128, cost: i128) -> Mark {
-        let number = at.div_euclid(self.period);
-        let before = self.latest.filter(|latest| latest.0 == number).map_or(0, |latest| latest.1);
-        self.latest = Some((number, before + cost));
-        [number, 0]
+        let begin = self.begin(at);
+        let before = self.latest.filter(|latest| latest.0 == begin).map_or(0, |latest| latest.1);
+        self.latest = Some((begin, before + cost));
+        [begin, 0]
     }
 
     fn returnable(&self, now: i128, cost: i128, mark: Mark) -> i128 {
@@ -53,13 +75,17 @@ impl Model for Window {
     }
 
     fn put_back(&mut self, _mark: Mark, units: i128) {
-        self.latest = self.latest.map(|(number, taken)| (number, taken - units));
+        self.latest = self.latest.map(|(begin, taken)| (begin, taken - units));
+    }
+
+    fn grant(&mut self, _now: i128, units: i128) {
+        self.latest = self.latest.map(|(begin, taken)| (begin, (taken - units).max(0)));
     }
 
     fn remaining(&self, now: i128) -> i128 {
         match self.alive(now) {
             None => self.limit,
-            Some((number, _)) if number * self.period > now => 0,
+            Some((begin, _)) if begin > now => 0,
             Some((_, units)) => (self.limit - units).max(0),
         }
     }
@@ -67,8 +93,8 @@ impl Model for Window {
     fn reset_after(&self, now: i128) -> i128 {
         match self.alive(now) {
             None => 0,
-            Some((number, 0)) => number * self.period - now,
-            Some((number, _)) => (number + 1) * self.period - now,
+            Some((begin, 0)) => begin - now,
+            Some((begin, _)) => self.end(begin) - now,
         }
     }
 
@@ -78,7 +104,7 @@ impl Model for Window {
         let [Ok(instant), Ok(units)] = [instant, units].map(str::parse::<i128>) else {
             return false;
         };
-        self.latest == Some((instant.div_euclid(self.period), units))
+        self.latest == Some((self.begin(instant), units))
     }
 
     /// Each window holds at most the limit, and so any stretch of a period at most twice that.

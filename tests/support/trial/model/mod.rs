@@ -2,9 +2,12 @@
 //! nothing with the limiter or its scripts.
 //!
 //! An algorithm is judged once it has a [`Model`] here and its line in `algorithms.rs`.
+//! `concurrency.rs` keeps holds, which no trace could date. `calendar.rs` has windows of a time zone.
 
 mod anchored_window;
 mod both;
+mod calendar;
+mod concurrency;
 mod fixed_window;
 mod redisson;
 mod sliding_counter;
@@ -16,6 +19,8 @@ mod token_bucket;
 
 pub use anchored_window::Anchored;
 pub use both::Both;
+pub use calendar::{Calendar, Span, Zone};
+pub use concurrency::InFlight;
 pub use fixed_window::Window;
 pub use redisson::Permits;
 pub use sliding_counter::Counter;
@@ -36,10 +41,32 @@ pub type Grant = (i128, i128);
 /// The numbers by which a reservation knows the state that it left, and the one before.
 pub type Mark = [i128; 2];
 
+/// A model as it is now.
+pub trait Copied {
+    fn copied(&self) -> Box<dyn Model>;
+}
+
+impl<M: Model + Clone + 'static> Copied for M {
+    fn copied(&self) -> Box<dyn Model> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn Model> {
+    fn clone(&self) -> Self {
+        (**self).copied()
+    }
+}
+
 /// One key under one quota. Instants and stretches are in µs.
-pub trait Model: Debug {
+pub trait Model: Debug + Copied {
     /// The earliest instant from `now` on at which `cost` fits; none if it never does.
     fn earliest(&self, now: i128, cost: i128) -> Option<i128>;
+
+    /// The same for a charge that leaves `kept` units free after it.
+    fn earliest_keeping(&self, now: i128, cost: i128, kept: i128) -> Option<i128> {
+        self.earliest(now, cost + kept)
+    }
 
     /// The wait of a charge of this cost that comes first, or a little less. One that may not wait
     /// so long never fits.
@@ -50,6 +77,12 @@ pub trait Model: Debug {
     /// Takes `cost` at an instant, decided `now`, whether or not it fits: what was
     /// admitted is a fact.
     fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark;
+
+    /// The same for a charge that leaves `kept` units free, and may go at a later instant than
+    /// that, when a pause is over.
+    fn take_keeping(&mut self, now: i128, at: i128, cost: i128, _kept: i128) -> Mark {
+        self.take(now, at, cost)
+    }
 
     /// The same for one of several quotas: a reserved wait remembers the state before it.
     fn take_with_others(&mut self, now: i128, at: i128, cost: i128) -> Mark {
@@ -66,6 +99,11 @@ pub trait Model: Debug {
 
     /// Puts `units` of a reservation back.
     fn put_back(&mut self, mark: Mark, units: i128);
+
+    /// Gives back up to so many taken units, whoever took them.
+    fn grant(&mut self, _now: i128, _units: i128) {
+        unreachable!("it grants nothing")
+    }
 
     /// The units that would be admitted at `now`.
     fn remaining(&self, now: i128) -> i128;

@@ -9,7 +9,7 @@ use tower_sluice::Quota;
 use super::{Grant, Mark, Model, numbers, over_any_window};
 
 /// `limit` permits in any `interval` ms.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Permits {
     limit: i128,
     interval: i128,

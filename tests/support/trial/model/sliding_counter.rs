@@ -9,7 +9,7 @@ use tower_sluice::Quota;
 use super::{Grant, Mark, Model, ceil, numbers};
 
 /// `limit` units in a window of `period` µs and what is left of the one before.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Counter {
     limit: i128,
     period: i128,
@@ -72,6 +72,15 @@ impl Model for Counter {
 
     fn put_back(&mut self, mark: Mark, units: i128) {
         *self.units.entry(mark[0]).or_default() -= units;
+    }
+
+    fn grant(&mut self, _now: i128, mut units: i128) {
+        let Some(latest) = self.latest else { return };
+        let number = latest.div_euclid(self.period);
+        for (_, taken) in self.units.range_mut(number - 1..).rev() {
+            let given = units.min(*taken);
+            (*taken, units) = (*taken - given, units - given);
+        }
     }
 
     fn remaining(&self, now: i128) -> i128 {

@@ -7,7 +7,7 @@ use tower_sluice::Quota;
 use super::{Grant, Mark, Model, numbers, over_any_window};
 
 /// `limit` units in any `period` µs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Log {
     limit: i128,
     period: i128,
@@ -55,6 +55,23 @@ impl Model for Log {
 
     fn put_back(&mut self, _mark: Mark, _units: i128) {
         self.grants.pop();
+    }
+
+    /// The newest units, until none count.
+    fn grant(&mut self, now: i128, mut units: i128) {
+        let counts = |grants: &[Grant]| {
+            let inside = grants.iter().filter(|grant| grant.0 > now - self.period);
+            inside.map(|grant| grant.1).sum::<i128>() > 0
+        };
+        while units > 0 && counts(&self.grants) {
+            let newest = self.grants.last_mut().expect("it counts");
+            let given = units.min(newest.1);
+            (newest.1, units) = (newest.1 - given, units - given);
+            self.grants.pop_if(|newest| newest.1 == 0);
+        }
+        if !counts(&self.grants) {
+            self.grants.clear();
+        }
     }
 
     fn remaining(&self, now: i128) -> i128 {

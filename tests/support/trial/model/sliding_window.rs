@@ -8,7 +8,7 @@ use tower_sluice::Quota;
 use super::{Grant, Mark, Model, ceil, numbers, over_any_window};
 
 /// `limit` units in `cells` cells of `width` µs and one more.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Cells {
     limit: i128,
     period: i128,
@@ -59,6 +59,14 @@ impl Model for Cells {
 
     fn put_back(&mut self, mark: Mark, units: i128) {
         *self.units.entry(mark[0]).or_default() -= units;
+    }
+
+    fn grant(&mut self, _now: i128, mut units: i128) {
+        let Some(newest) = self.newest() else { return };
+        for (_, taken) in self.units.range_mut(newest - self.cells..).rev() {
+            let given = units.min(*taken);
+            (*taken, units) = (*taken - given, units - given);
+        }
     }
 
     fn remaining(&self, now: i128) -> i128 {

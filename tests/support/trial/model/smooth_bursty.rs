@@ -8,7 +8,7 @@ use tower_sluice::Quota;
 use super::{Grant, Mark, Model, ceil, numbers};
 
 /// `r` permits take `p` µs; `cap` is stored, in `1/r` µs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Bursty {
     r: i128,
     p: i128,
@@ -47,6 +47,13 @@ impl Bursty {
         }
     }
 
+    /// The instant from `now` on at which so many units are stored, in 1/r µs.
+    fn stored(&self, now: i128, units: i128) -> i128 {
+        let [debt, next] = self.at(now);
+        let at = debt + units;
+        next.max(if self.own { at.div_euclid(self.r) } else { ceil(at, self.r) })
+    }
+
     fn after(&self, [debt, next]: [i128; 2], cost: i128) -> [i128; 2] {
         let debt = debt + cost * self.p;
         [debt, next.max(debt.div_euclid(self.r))]
@@ -65,9 +72,30 @@ impl Model for Bursty {
         lacking.max(0).div_euclid(self.r)
     }
 
-    fn take(&mut self, now: i128, _at: i128, cost: i128) -> Mark {
+    /// The units of the charge and the kept ones are stored before it goes.
+    fn earliest_keeping(&self, now: i128, cost: i128, kept: i128) -> Option<i128> {
+        if kept == 0 {
+            return self.earliest(now, cost);
+        }
+        let units = (cost + kept) * self.p;
+        let lacks = units - self.cap;
+        (lacks <= if self.own { self.r - 1 } else { 0 }).then(|| self.stored(now, units))
+    }
+
+    fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark {
+        self.take_keeping(now, at, cost, 0)
+    }
+
+    /// Nothing is stored while it waits for the end of a pause.
+    fn take_keeping(&mut self, now: i128, at: i128, cost: i128, kept: i128) -> Mark {
         let before = self.at(now);
-        let after = self.after(before, cost);
+        let [debt, mut next] = before;
+        if kept > 0 {
+            next = self.stored(now, (cost + kept) * self.p);
+        }
+        let [debt, paid] = self.after([debt.max(next * self.r - self.cap), next], cost);
+        let late = (at - if self.own { paid } else { next }).max(0);
+        let after = [debt + late * self.r, paid + late];
         self.found.push((after, before));
         (self.state, self.last) = (Some(after), now);
         after
@@ -81,6 +109,16 @@ impl Model for Bursty {
         let found = self.found.iter().rev().find(|(after, _)| *after == mark);
         if let Some((_, before)) = found.filter(|_| units > 0) {
             self.state = Some(*before);
+        }
+    }
+
+    /// As if the time of the units had passed.
+    fn grant(&mut self, now: i128, units: i128) {
+        if self.state.is_some() {
+            let [debt, next] = self.at(now);
+            let next = (next - (units * self.p).div_euclid(self.r)).max(now);
+            let debt = (debt - units * self.p).max(next * self.r - self.cap);
+            (self.state, self.last) = (Some([debt, next]), now);
         }
     }
 

@@ -9,7 +9,7 @@ use super::{Grant, Mark, Model, numbers};
 
 /// Permits come every `stable` µs; up to `most` are stored, which is full `warm` µs
 /// after the last use.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Warm {
     limit: i128,
     period: i128,
@@ -67,12 +67,20 @@ impl Warm {
     fn at(&self, now: i128) -> (f64, i128) {
         match self.state {
             None => (self.most, now),
-            Some((stored, next)) if now > next => {
-                let more = (now - next) as f64 / (self.warm / self.most);
-                (self.most.min(stored + more), now)
-            }
+            Some((stored, next)) if now > next => (self.filled(stored, now - next), now),
             Some(state) => state,
         }
+    }
+
+    fn filled(&self, stored: f64, time: i128) -> f64 {
+        self.most.min(stored + time as f64 / (self.warm / self.most))
+    }
+
+    /// The store and the instant at which so many units are in it, less the room for rounding.
+    fn storing(&self, (stored, next): (f64, i128), units: i128) -> (f64, i128) {
+        let lacks = self.most.min(units as f64) - stored;
+        let time = (lacks * (self.warm / self.most) - 0.001).ceil().max(0.0) as i128;
+        (self.filled(stored, time), next + time)
     }
 
     /// The interval when `above` permits are stored above the threshold.
@@ -111,11 +119,31 @@ impl Model for Warm {
         if self.own { (self.stable * cost as f64) as i128 - 3 } else { 0 }
     }
 
+    /// The units of the charge and the kept ones are stored before it goes.
+    fn earliest_keeping(&self, now: i128, cost: i128, kept: i128) -> Option<i128> {
+        if kept == 0 {
+            return self.earliest(now, cost);
+        }
+        let (stored, next) = self.storing(self.at(now), cost + kept);
+        let own = if self.own { self.price(stored, cost) } else { 0 };
+        ((cost + kept) as f64 <= (self.most + 1e-6).floor()).then_some(next + own)
+    }
+
     fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark {
+        self.take_keeping(now, at, cost, 0)
+    }
+
+    /// Nothing is stored while it waits for the end of a pause.
+    fn take_keeping(&mut self, now: i128, at: i128, cost: i128, kept: i128) -> Mark {
         self.reserved |= at > now;
         let before = self.at(now);
-        let (stored, next) = before;
-        let after = (stored - stored.min(cost as f64), next + self.price(stored, cost));
+        let (stored, next) = match kept {
+            0 => before,
+            _ => self.storing(before, cost + kept),
+        };
+        let price = self.price(stored, cost);
+        let late = (at - next - if self.own { price } else { 0 }).max(0);
+        let after = (stored - stored.min(cost as f64), next + late + price);
         self.found.push((Self::mark(after), before));
         (self.state, self.last) = (Some(after), now);
         Self::mark(after)
@@ -129,6 +157,16 @@ impl Model for Warm {
         let found = self.found.iter().rev().find(|(after, _)| *after == mark);
         if let Some((_, before)) = found.filter(|_| units > 0) {
             self.state = Some(*before);
+        }
+    }
+
+    /// As if the time of the units at the stable pace had passed.
+    fn grant(&mut self, now: i128, units: i128) {
+        if self.state.is_some() {
+            let (stored, next) = self.at(now);
+            let time = (units as f64 * self.stable) as i128;
+            let stored = self.filled(stored, (time - (next - now)).max(0));
+            (self.state, self.last) = (Some((stored, (next - time).max(now))), now);
         }
     }
 

@@ -7,7 +7,7 @@ use tower_sluice::Quota;
 use super::{Grant, Mark, Model, ceil, numbers};
 
 /// `limit` units per `period`, at most `burst` at once; full again at `full / limit` µs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Bucket {
     limit: i128,
     period: i128,
@@ -55,6 +55,10 @@ impl Model for Bucket {
 
     fn put_back(&mut self, mark: Mark, units: i128) {
         self.full = if mark[1] > 0 { mark[1] } else { self.full - units * self.period };
+    }
+
+    fn grant(&mut self, now: i128, units: i128) {
+        self.full = (self.full - units * self.period).max(now * self.limit);
     }
 
     fn remaining(&self, now: i128) -> i128 {
