@@ -408,9 +408,23 @@ impl InLua for SmoothWarmingUp {
     fn stored(_: &Rule, text: &str) -> Option<State> {
         let (digits, rest) = text.split_once(':')?;
         let (next, unit, last) = stored_pace(rest)?;
-        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit() || b".e+-".contains(&byte));
-        let stored = digits.parse().ok().filter(|_| is_number && digits.len() <= 24)?;
-        (0.0..INEXACT as f64).contains(&stored).then_some(State { stored, next, unit, last })
+        let stored = digits.parse().ok().filter(|_| digits.len() <= 24)?;
+        let is_written = (0.0..INEXACT as f64).contains(&stored) && written(stored) == digits;
+        is_written.then_some(State { stored, next, unit, last })
+    }
+}
+
+/// Writes stored permits as the script does: `%.17g` of C.
+fn written(stored: f64) -> String {
+    let scientific = format!("{stored:.16e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let short = |text: &str| text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    match exponent.parse::<i32>() {
+        Ok(exponent @ ..-4) => format!("{}e-{:02}", short(mantissa), -exponent),
+        Ok(exponent) => {
+            short(&format!("{stored:.*}", (16 - exponent).max(0).unsigned_abs() as usize))
+        }
+        Err(_) => scientific,
     }
 }
 

@@ -324,3 +324,30 @@ fn refund_beside_another_quota_leaves_a_bit_of_a_double_at_most() {
     }
     assert!(bits[1] > 0, "{bits:?}");
 }
+
+/// A state is read if the script wrote it: C's `%.17g` of the permits.
+#[test]
+fn permits_are_read_as_the_script_writes_them() {
+    let rule = SmoothWarmingUp::new(Quota::per_second(5), Duration::from_secs(4));
+    let rule = rule.rule(Quota::per_second(5)).unwrap();
+    let read = |permits: &str| SmoothWarmingUp::stored(&rule, &format!("{permits}:5:1/200000:5"));
+    for permits in [
+        "0",
+        "5.9999999999999991",
+        "10",
+        "0.10000000000000001",
+        "0.00010000000000000002",
+        "1.0000000000000001e-05",
+        "4.9406564584124654e-324",
+        "9007199254740991",
+        "4503599627370495.5",
+    ] {
+        let state = read(permits).unwrap_or_else(|| panic!("{permits}"));
+        assert_eq!(Ok(state.stored), permits.parse());
+    }
+    for spelled in
+        ["1.50", "+1", "1e1", "1.", ".5", "01", "1e+1", "0.1", "1e-5", "inf", "nan", "-1", ""]
+    {
+        assert_eq!(read(spelled), None, "{spelled}");
+    }
+}
