@@ -61,6 +61,9 @@ const PAUSE: i64 = 1_000_000;
 /// The units of a process that dies are held for `max_hold` at least, and for 1.25 times that time
 /// at most. If the answer of another hold's renewal got lost meanwhile, as long as that renewal.
 ///
+/// If a failover loses the write of a renewal, a request may outlast its units, and runs uncounted:
+/// [`Hold::is_held`](crate::limiter::Hold::is_held) tells.
+///
 /// # No slot is promised
 ///
 /// Nobody knows when units will be released. So no wait is reserved, and the time after which a

@@ -428,7 +428,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 
     /// Holds the units of a reservation as if they were charged now: the twin of the operation
     /// `renew`. Returns the mark that settles them from now on, and false if they were no longer
-    /// held.
+    /// held. Then no renewal or release finds units by that mark: they would be of others.
     fn renew(
         rule: &Self::Rule,
         state: &mut Option<Self::State>,
@@ -436,9 +436,11 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         cost: i64,
         mark: &Mark,
     ) -> (Mark, bool) {
-        let released = Self::refund(rule, state, now, &Refund::of_all(cost, mark));
-        if !Self::holds(rule) || released.is_none() {
+        if !Self::holds(rule) {
             return (mark.clone(), false);
+        }
+        if Self::refund(rule, state, now, &Refund::of_all(cost, mark)).is_none() {
+            return (Mark::lost(), false);
         }
         let take = Take { at: now, cost, now, has_others: false, keep_free: &[] };
         let (next, mark) = Self::consume(rule, state.take(), take);

@@ -1,5 +1,7 @@
 //! The mark of the state that a charge left, which a refund needs.
 
+use super::quota::INEXACT;
+
 /// Identifies the state that a decision wrote, and holds the data that a refund needs of the state
 /// before it.
 ///
@@ -28,6 +30,11 @@ struct Rest {
 pub(crate) struct Births(pub(crate) Box<[i64]>);
 
 impl Mark {
+    /// The mark of units that are no longer held: those of an era that never comes.
+    pub(crate) fn lost() -> Self {
+        Self::from([INEXACT as i64 - 1, 0, 0, 0])
+    }
+
     /// The mark of one quota.
     pub(crate) fn of(&self, index: usize) -> Self {
         let numbers = match index {

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::convert::identity;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use crate::core::charge::{KeepFree, Key};
 use crate::core::decision::{
     DecidedPolicy, Details, Figures, KEEPS_NAME, Origin, RareDetails, distinct_names,
 };
+use crate::core::mark::Mark;
 use crate::core::quota::{CostAndWait, Quota, QuotaError, Quotas};
 use crate::core::reservation::{Owner, Reservation, ReservedUnits};
 use crate::core::settlement::{Renewal, Settlement};
@@ -223,6 +224,9 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         }
         let cost = units(reservation.cost());
         let (reserved, mark) = reservation.renewing()?;
+        if mark.get() == Mark::lost() {
+            return Some(Renewal::new(duration(max_hold), ready(Ok(false))));
+        }
         Some(Renewal::new(duration(max_hold), renew(reserved, cost, mark)))
     }
 

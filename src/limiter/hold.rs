@@ -18,6 +18,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::{Limiter, runtime};
 use crate::core::reservation::Reservation;
 use crate::core::settlement::{Renewal, Settlement, SettlementSender};
+use crate::core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::core::sync::{Mutex, lock};
 use crate::core::{Error, ErrorKind};
 
@@ -82,6 +83,7 @@ pub struct Hold {
 struct HeldUnits {
     by: Arc<dyn SettleBy>,
     place: Mutex<ReservationAt>,
+    are_held: AtomicBool,
 }
 
 /// The place of the reservation.
@@ -95,8 +97,8 @@ enum ReservationAt {
 impl Hold {
     pub(crate) fn new(by: Arc<dyn SettleBy>, mut reservation: Reservation) -> Self {
         let (cost, renewal) = (reservation.cost(), by.renew(&mut reservation));
-        let shared =
-            Arc::new(HeldUnits { by, place: Mutex::new(ReservationAt::Here(reservation)) });
+        let place = Mutex::new(ReservationAt::Here(reservation));
+        let shared = Arc::new(HeldUnits { by, place, are_held: AtomicBool::new(true) });
         let task = renewal.zip(Handle::try_current().ok()).map(|(renewal, runtime)| {
             runtime.spawn(Arc::clone(&shared).renew(renewal)).abort_handle()
         });
@@ -107,6 +109,14 @@ impl Hold {
     #[must_use]
     pub fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// Returns false once a renewal did not find all units. A failover of the store lost them, it
+    /// was emptied, the key was reset, or this process stood still for `max_hold`. They count no
+    /// more, and are not taken anew: end the job, or charge again. True after an error of a renewal.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.shared.are_held.load(Relaxed)
     }
 
     /// Settles the charge, and ends the hold: see [`Limiter::settle`].
@@ -180,7 +190,9 @@ impl HeldUnits {
             sleep_until(next_renewal(renewal.max_hold())).await;
             let Some(mut reservation) = self.take() else { return };
             // An error may be gone at the next time, and of several limits one may still hold.
-            let _ = renewal.await;
+            if let Ok(false) = renewal.await {
+                self.are_held.store(false, Relaxed);
+            }
             let next = self.by.renew(&mut reservation);
             match (self.put_back(reservation), next) {
                 (true, Some(next)) => renewal = next,

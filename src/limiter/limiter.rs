@@ -119,9 +119,9 @@ pub trait Limiter {
     /// [`Budget`](crate::algorithm::Budget).
     ///
     /// The [`Renewal`] is a future of true if the units were still held. False if their time was
-    /// over, or the key was reset: nothing is held any more. Await it before you settle the
-    /// reservation, or renew it again. If its answer gets lost, the store may have renewed the
-    /// units; the next renewal or settlement finds them all the same.
+    /// over, the key was reset, or the store lost them: nothing is held any more. Await it before
+    /// you settle the reservation, or renew it again. If its answer gets lost, the store may have
+    /// renewed the units; the next renewal or settlement finds them all the same.
     ///
     /// A [`Hold`](crate::limiter::Hold) renews itself.
     ///

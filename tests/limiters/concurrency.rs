@@ -113,6 +113,28 @@ async fn a_guard_renews_through_wrappers_tuples_and_combinations() {
     }
 }
 
+/// A key is reset, as if the store had lost it. The guard of two limits goes on for the other one,
+/// and releases nothing of who came later.
+#[tokio::test(start_paused = true)]
+async fn a_guard_tells_that_units_were_lost_and_renews_the_others() {
+    let [one, other] = [2, 2].map(limit);
+    let both = AllInTurn::new([one.clone().boxed(), other.clone().boxed()], |charge: &Charge| {
+        [charge.clone(), charge.clone()]
+    });
+    let (alone, pair) = (held(&one).await, held(&both).await);
+    sleep(2 * FOUR).await;
+    assert!(alone.is_held() && pair.is_held());
+    one.reset("key").await.unwrap();
+    sleep(2 * FOUR).await;
+    assert!(!alone.is_held() && !pair.is_held());
+    assert_eq!((left(&one).await, left(&other).await), (2, 1));
+    let later = held(&one).await;
+    sleep(100 * FOUR).await;
+    drop((alone, pair));
+    assert_eq!((left(&one).await, left(&other).await), (1, 2));
+    assert!(later.is_held());
+}
+
 // Layers.
 
 /// A body whose frames come from a channel.

@@ -95,6 +95,23 @@ fn each_hold_finds_units_after_a_renewal_whose_answer_got_lost() {
     assert!(!key.renew(12 * SECOND, 1, &late).1);
 }
 
+/// A failover loses the write of a renewal. The hold then takes no units of others.
+#[test]
+fn units_whose_renewal_got_lost_are_not_those_of_others() {
+    let mut key = HeldKey::of(2);
+    let mark = key.hold(0, 1);
+    let before = key.state;
+    let (mark, is_held) = key.renew(2 * SECOND, 1, &mark);
+    assert!(is_held);
+    key.state = before;
+    let (mark, is_held) = key.renew(3 * SECOND, 1, &mark);
+    assert!(!is_held);
+    let other = key.hold(4 * SECOND, 1);
+    assert!(!key.renew(4 * SECOND, 1, &mark).1);
+    assert_eq!(key.settle(5 * SECOND, 1, 0, &mark), None);
+    assert_eq!(key.settle(5 * SECOND, 1, 0, &other), Some(1));
+}
+
 #[test]
 fn what_nobody_releases_is_held_for_four_to_five_eras() {
     for at in [0, 1, SECOND - 1] {
