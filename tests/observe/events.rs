@@ -2,16 +2,18 @@
 
 use std::fmt::{Debug, Write};
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use metrics::{
-    Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
+    Unit,
 };
 use tokio::time::advance;
 use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::limiter::{Breaker, Operation, TraceExt};
+use tower_sluice::limiter::{Breaker, MetricsExt, Operation, TraceExt};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Quota,
@@ -251,34 +253,53 @@ async fn no_lock_is_held_while_an_event_is_written() {
     }
 }
 
+type Called = Arc<dyn Fn() + Send + Sync>;
+
+/// A recorder that runs code when a counter is looked up, and when something is counted.
+#[derive(Clone)]
+struct Asks {
+    on_look_up: Called,
+    on_count: Called,
+}
+
+impl GaugeFn for Asks {
+    fn set(&self, _: f64) {
+        (self.on_count)();
+    }
+    fn increment(&self, _: f64) {}
+    fn decrement(&self, _: f64) {}
+}
+
+impl CounterFn for Asks {
+    fn increment(&self, _: u64) {
+        (self.on_count)();
+    }
+    fn absolute(&self, _: u64) {}
+}
+
+impl Recorder for Asks {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        (self.on_look_up)();
+        Counter::from_arc(Arc::new(self.clone()))
+    }
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(Arc::new(self.clone()))
+    }
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
 /// A gauge may do so too.
 #[tokio::test(start_paused = true)]
 async fn no_lock_is_held_while_a_gauge_is_set() {
-    struct Asks(Breaker);
-    impl GaugeFn for Asks {
-        fn set(&self, _: f64) {
-            let _ = self.0.state();
-        }
-        fn increment(&self, _: f64) {}
-        fn decrement(&self, _: f64) {}
-    }
-    impl Recorder for Asks {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-            let _ = self.0.state();
-            Counter::noop()
-        }
-        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-            Gauge::from_arc(Arc::new(Asks(self.0.clone())))
-        }
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            Histogram::noop()
-        }
-    }
     let breaker = Breaker::new().name("redis");
-    let recorder = Asks(breaker.clone());
+    let own = breaker.clone();
+    let asks: Called = Arc::new(move || _ = own.state());
+    let recorder = Asks { on_look_up: asks.clone(), on_count: asks };
     let _guard = metrics::set_default_local_recorder(&recorder);
     let store = (0..5).fold(Scripted::new(), |store, _| store.fail(ErrorKind::Infrastructure));
     let limiter = store.allow().breaker(breaker);
@@ -287,6 +308,25 @@ async fn no_lock_is_held_while_a_gauge_is_set() {
     }
     advance(Duration::from_secs(60)).await;
     assert!(limiter.check(&one()).await.unwrap().is_admitted(), "a probe");
+}
+
+/// A counter of a policy may ask the limiter that counts it.
+#[tokio::test(start_paused = true)]
+async fn no_lock_is_held_while_a_policy_is_counted() {
+    let memory = Memory::new("api", TokenBucket::new(Quota::per_hour(10)));
+    let limiter = memory.metrics("all").per_policy();
+    let (asked, counting) = (limiter.clone(), AtomicBool::new(false));
+    let ask = move || {
+        if !counting.swap(true, Ordering::Relaxed) {
+            assert!(task::spawn(asked.check(&one())).poll().is_ready());
+            counting.store(false, Ordering::Relaxed);
+        }
+    };
+    let recorder = Asks { on_look_up: Arc::new(|| {}), on_count: Arc::new(ask) };
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    for left in [9, 7] {
+        assert_eq!(limiter.check(&one()).await.unwrap().remaining(), Some(left));
+    }
 }
 
 #[tokio::test(start_paused = true)]
