@@ -93,8 +93,8 @@ fn of_fields(headers: &HeaderMap) -> Option<Duration> {
     let sent = headers.get(DATE).and_then(|date| date.to_str().ok());
     let now = sent.and_then(date).unwrap_or_else(SystemTime::now);
     let until = |time: SystemTime| time.duration_since(now).unwrap_or_default();
-    // Some systems know no time that is as late.
-    let until_unix = |since| UNIX_EPOCH.checked_add(since).map_or(Duration::MAX, until);
+    // Computed as durations: some systems have no time that is as late.
+    let until_unix = |since| from_unix(since, now);
     // No limit lasts 30 years: that is a time since 1970, in seconds or in milliseconds.
     let in_time = |reset| match reset {
         1_000_000_000_000.. => until_unix(Duration::from_millis(reset)),
@@ -116,6 +116,11 @@ fn of_fields(headers: &HeaderMap) -> Option<Duration> {
     let reset = all("ratelimit").filter_map(draft).max();
     let reset = reset.or_else(|| apart(["ratelimit-remaining", "ratelimit-reset"]));
     reset.or_else(|| apart(["x-ratelimit-remaining", "x-ratelimit-reset"])).map(in_time)
+}
+
+/// Returns the time from now to a Unix time.
+fn from_unix(since: Duration, now: SystemTime) -> Duration {
+    since.saturating_sub(now.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 fn date(text: &str) -> Option<SystemTime> {

@@ -115,6 +115,20 @@ fn resets_are_seconds_or_a_unix_time() {
     }
 }
 
+/// Also for one that a system cannot have: Windows counts in 100 ns from 1601 on.
+#[test]
+fn a_far_unix_time_is_far() {
+    let now = UNIX_EPOCH + 9 * DAY;
+    for far in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_millis(u64::MAX)] {
+        assert_eq!(from_unix(far, now), far - 9 * DAY);
+    }
+    assert_eq!(from_unix(10 * DAY, now), DAY);
+    for past in [9 * DAY, DAY, Duration::ZERO] {
+        assert_eq!(from_unix(past, now), Duration::ZERO);
+    }
+    assert_eq!(from_unix(DAY, UNIX_EPOCH - DAY), DAY);
+}
+
 /// A `google.rpc.Status` with a `RetryInfo` of 250 ms and an `ErrorInfo`.
 const DETAILS: &str = "CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaMwoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUu\
                            cnBjLlJldHJ5SW5mbxIHCgUQgOWadw";
