@@ -43,8 +43,8 @@ pub(super) enum ConnectCall {
 }
 
 impl ConnectCall {
-    /// Returns the kind of a request. `None` if it is not Connect. A unary `POST` has the content
-    /// type of any program that sends JSON, so it is Connect by its version alone.
+    /// Returns the kind of a request. `None` if it is not Connect. A unary `POST` of JSON has the
+    /// content type of any program, so it is Connect by its version alone.
     pub(super) fn of<B>(request: &Request<B>) -> Option<Self> {
         if request.method() == Method::GET {
             let is_connect = request.uri().query()?.split('&').any(|pair| pair == "connect=v1");
@@ -57,7 +57,14 @@ impl ConnectCall {
         let format = strip(kind.as_bytes(), b"application/")?;
         match strip(format, b"connect+") {
             Some(_) => Some(Self::Stream(kind.clone())),
-            None => (request.headers().get(VERSION)? == "1").then_some(Self::Unary),
+            None => {
+                let is_unary = match request.headers().get(VERSION) {
+                    Some(version) => version == "1",
+                    // No other protocol has this type.
+                    None => matches!(strip(format, b"proto")?, [] | [b';', ..]),
+                };
+                is_unary.then_some(Self::Unary)
+            }
         }
     }
 }

@@ -10,8 +10,9 @@ fn connect_is_known_by_its_content_type_and_its_version() {
     for kind in ["application/json", "application/proto", "Application/JSON; charset=utf-8"] {
         let unary = of(post(kind).header("connect-protocol-version", "1"));
         assert_eq!(unary, Some(ConnectCall::Unary), "{kind}");
-        // Other programs send it, too.
-        assert_eq!(of(post(kind)), None, "{kind}");
+        // Other programs send JSON, too.
+        let unary = (kind == "application/proto").then_some(ConnectCall::Unary);
+        assert_eq!(of(post(kind)), unary, "{kind}");
         assert_eq!(of(post(kind).header("connect-protocol-version", "2")), None, "{kind}");
     }
     for kind in ["application/connect+proto", "application/connect+json", "Application/Connect+X"] {
@@ -21,6 +22,8 @@ fn connect_is_known_by_its_content_type_and_its_version() {
             assert_eq!(of(post(kind).method(method)), None);
         }
     }
+    assert_eq!(of(post("application/protobuf")), None);
+    assert_eq!(of(post("application/proto;x=1")), Some(ConnectCall::Unary));
     let versioned = |kind| post(kind).header("connect-protocol-version", "1");
     for kind in ["text/plain", "", "application", "multipart/form-data"] {
         assert_eq!(of(versioned(kind)), None, "{kind}");
