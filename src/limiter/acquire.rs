@@ -30,10 +30,8 @@ use crate::core::reservation::Reservation;
 use crate::core::waiters::{Callers, Waiter};
 use crate::core::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 
-/// The default number of requests that may wait for a limiter at once.
 pub(crate) const DEFAULT_MAX_WAITERS: usize = 1_024;
 
-/// The longest jitter, in µs.
 const MAX_JITTER: u64 = 1_000;
 
 pin_project! {
@@ -50,18 +48,14 @@ pin_project! {
     }
 }
 
-/// A charge that may wait, and its checks so far.
 struct Attempts {
     charge: Charge,
-    /// The longest wait that the last check may reserve.
     max_wait: Duration,
-    /// The most requests that may wait for the limiter, this one included.
     max_waiters: usize,
     _waiter_permit: Option<OwnedSemaphorePermit>,
     since: Instant,
     /// The instant at which the last check began: the earliest at which it can have been decided.
     last_check: Instant,
-    /// True if the charge was checked more than once.
     has_retried: bool,
     /// True if it asks after a wait if its key was paused meanwhile.
     looks_again: bool,
@@ -89,7 +83,6 @@ pin_project! {
 }
 
 impl<C> Admission<C> {
-    /// Checks a charge with a `max_wait` of 0 once.
     #[inline]
     pub(crate) fn at_once<L: Limiter<Future = C>>(limiter: &L, charge: &Charge) -> Self {
         Self { attempts: None, state: State::Asking { check: limiter.check(charge) } }
@@ -124,7 +117,6 @@ impl<C> Admission<C> {
         self
     }
 
-    /// Takes out the charge, if it might have waited.
     pub(crate) fn take_charge(self: Pin<&mut Self>) -> Option<Charge> {
         self.project().attempts.take().map(|attempts| attempts.charge)
     }
@@ -207,10 +199,8 @@ impl<C> Admission<C> {
     }
 }
 
-/// What follows: another state, or the answer.
 type AfterPoll<C> = ControlFlow<Result<(), Refusal>, State<C>>;
 
-/// Begins the wait that a decision asks for, or refuses.
 #[inline(never)]
 fn not_allowed<L: Limiter>(
     attempts: &mut Option<Box<Attempts>>,
@@ -260,7 +250,6 @@ fn not_allowed<L: Limiter>(
     ControlFlow::Break(Err(refused))
 }
 
-/// Polls a charge that may wait, except its checks.
 #[inline(never)]
 fn poll_wait<L: Limiter>(
     state: StateProj<'_, L::Future>,
@@ -360,7 +349,6 @@ fn boxed_sleep(wait: Duration) -> Result<Pin<Box<Sleep>>, Error> {
     runtime::current().map(|_| Box::pin(sleep(wait)))
 }
 
-/// Refunds all that a decision took.
 fn refund<L: Limiter>(limiter: &L, decision: &mut Decision) {
     if let Some(reservation) = decision.take_reservation() {
         let _ = limiter.settle(reservation, 0);
@@ -380,13 +368,11 @@ fn jitter() -> Duration {
 }
 
 impl Attempts {
-    /// Begins the first check.
     fn begin(&mut self) {
         self.since = Instant::now();
         self.last_check = self.since;
     }
 
-    /// Begins another check, and returns its charge.
     fn begin_again(&mut self) -> Charge {
         (self.has_retried, self.last_check) = (true, Instant::now());
         self.max_wait = self.remaining_wait();
@@ -394,7 +380,6 @@ impl Attempts {
         charge.max_wait(self.max_wait)
     }
 
-    /// Adds the time of the wait to the decision, if the charge was checked again.
     fn report_to(&self, decision: &mut Decision) {
         if self.has_retried {
             decision.set_retried_for(self.since.elapsed());
@@ -462,8 +447,6 @@ impl<'a, L: Limiter> AcquireFuture<'a, L> {
     ///
     /// Callers of Redisson, or of a limiter of your own, are counted by the type of the limiter:
     /// those of all limiters of one type count together.
-    ///
-    /// Metrics and events count such a caller as delayed; its units are given back.
     pub fn max_waiters(mut self, callers: usize) -> Self {
         if let Some(attempts) = &mut self.admission.attempts {
             attempts.max_waiters = callers;

@@ -56,7 +56,7 @@ use crate::core::{Charge, Decision, Error, ErrorKind};
 /// **Deadlines.** Each check of a member has that member's own deadline. Inside of a
 /// [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the time ends
 /// after at least one member has answered. Give a member with its own store a shorter time and a
-/// fallback: otherwise it uses up the time of the others.
+/// fallback.
 ///
 /// [several]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/several_limits/
 ///
@@ -118,7 +118,6 @@ impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
         Self { owner: Owner::new(), limiters: Arc::new(limiters), policies, keys }
     }
 
-    /// Returns the charge of each member that is asked.
     pub(crate) fn member_charges(&self, charge: &Charge) -> Result<[Option<Charge>; N], Error> {
         let charges = self.keys.member_charges(&charge.for_members())?;
         let has_quota = |charge: &Charge| charge.own_quota().is_some();
@@ -132,7 +131,6 @@ impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
 }
 
 impl<const N: usize, F> AllInTurn<N, F> {
-    /// Returns the owner of its reservations.
     pub(crate) fn owner(&self) -> Owner {
         self.owner
     }

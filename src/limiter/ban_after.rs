@@ -21,11 +21,10 @@ use crate::core::{Charge, Decision, Error, Outcome};
 /// [blocked](crate::LimiterExt::block), in every process. A caller that goes on is counted again,
 /// and the block becomes longer.
 ///
-/// **Cost.** Each process counts alone, in memory, and writes once for each ban. A flood of
-/// refusals costs the store its checks, as without a ban; a
-/// [`deny_cache`](crate::LimiterExt::deny_cache) inside saves most of them. Over `n` processes, a
-/// key may be refused up to `n` times as often before it is banned. To count in one place, use
-/// [`count_by`](BanAfter::count_by).
+/// **Cost.** Each process counts alone, in memory, and writes once for each ban. A
+/// [`deny_cache`](crate::LimiterExt::deny_cache) inside saves the checks of a flood. Over `n`
+/// processes, a key may be refused up to `n` times as often before it is banned. To count in one
+/// place, use [`count_by`](BanAfter::count_by).
 ///
 /// The answer to the last refusal waits for the block, and tells its end. If the block fails, the
 /// next refusal tries again. Charges of several keys, peeks and errors do not count, and neither

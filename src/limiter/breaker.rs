@@ -17,10 +17,9 @@ use super::wrapped::Wrapped;
 /// A circuit breaker for [`LimiterExt::breaker`](crate::LimiterExt::breaker). It is cheap to clone:
 /// clones share one state.
 ///
-/// If the store is away, each call waits for the whole timeout. So after some failures the breaker
-/// opens. It then returns an error at once, and every 100 to 200 ms it lets one call through as a
-/// probe. An answer to a probe closes the breaker. Give clones of one breaker to all limiters over
-/// one store.
+/// After some failures the breaker opens. It then returns an error at once, and every 100 to 200 ms
+/// it lets one call through as a probe. An answer to a probe closes the breaker. Give clones of one
+/// breaker to all limiters over one store.
 ///
 /// # What counts as a failure
 ///
@@ -39,7 +38,7 @@ use super::wrapped::Wrapped;
 ///
 /// - Five calls failed, and no call was answered for a second. If calls are rare, five failures in
 ///   a row are enough, over any length of time.
-/// - Some calls are answered, but for a whole second at least half of the calls have failed.
+/// - For a whole second at least half of the calls failed, though some were answered.
 /// - At least half of the calls of the last second were slow.
 ///
 /// # While it is open
@@ -73,8 +72,6 @@ use super::wrapped::Wrapped;
 /// `redis.breaker(breaker).deny_cache().lease(100).timeout(..).or_else(share)`. An `or_else` inside
 /// of a breaker hides failures from it. A breaker inside of itself or of a clone refuses the probes
 /// of the outer one, which stays open.
-///
-/// A call takes one more short lock, and with `slow_after` a timer.
 #[derive(Clone)]
 #[must_use]
 pub struct Breaker {
@@ -101,8 +98,6 @@ impl Breaker {
 
     /// Sets the time over which that percentage is counted, 10 ms to a day. It starts a new state,
     /// which earlier clones do not share. Default: 1 s.
-    ///
-    /// If a store becomes silent under load, the breaker opens after this time.
     pub fn window(self, window: Duration) -> Self {
         self.with(Settings { window: Settings::bounded(window), ..self.shared.settings })
     }
@@ -111,9 +106,7 @@ impl Breaker {
     /// starts a new state, which earlier clones do not share. Default: never, since a
     /// [`timeout`](crate::LimiterExt::timeout) turns calls that take too long into errors.
     ///
-    /// If this process is slow, its calls do not count as slow: the timer fired late, or an answer
-    /// had arrived but was not yet read. While slow calls keep the breaker open,
-    /// [`FailOpen`](crate::FailOpen) does not admit.
+    /// While slow calls keep the breaker open, [`FailOpen`](crate::FailOpen) does not admit.
     pub fn slow_after(self, time: Duration) -> Self {
         self.with(Settings { slow_after: Some(time), ..self.shared.settings })
     }

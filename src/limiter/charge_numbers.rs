@@ -10,10 +10,8 @@ use crate::algorithm::LATEST;
 use crate::core::quota::INEXACT;
 use crate::core::{Charge, Error, ErrorKind};
 
-/// The longest valid key, in bytes.
 const MAX_KEY_LENGTH: usize = 64 * 1024;
 
-/// The largest valid cost.
 const MAX_COST: u64 = INEXACT;
 
 /// A clock of the caller: the time since the Unix epoch.
@@ -64,7 +62,6 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     }
 }
 
-/// Returns the time of this machine, since the Unix epoch.
 pub(crate) fn system_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -26,27 +26,20 @@ use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 /// A limiter's algorithm, with its names and the rule of its quota.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfiguredAlgorithm<A: Algorithm> {
-    /// Identifies the reservations of this limiter.
     pub(crate) owner: Owner,
     /// One name for each quota, or a single name.
     names: Vec<Arc<str>>,
-    /// The place and the name of each policy, one for each quota.
     policies: Vec<(usize, Arc<str>)>,
     pub(crate) algorithm: A,
-    /// The limiter's own quota.
     pub(crate) quota: Quotas,
-    /// The rule of the own quota.
     pub(crate) own_rule: A::Rule,
-    /// The lines of reserved waits.
     pub(crate) lines: Arc<Lines>,
 }
 
-/// The source and the time of an answer.
 #[derive(Debug)]
 pub(crate) struct Provenance {
     /// The instant of the decision, in µs since the Unix epoch.
     pub(crate) now: i64,
-    /// The position of the charge in its batch.
     pub(crate) batch_position: u16,
     pub(crate) origin: Origin,
 }
@@ -62,7 +55,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Self::named(vec![name], algorithm)
     }
 
-    /// Makes it with a name for each quota.
     pub(crate) fn named(names: Vec<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let quota = algorithm.quota();
         let own_rule = algorithm.rule(quota.clone())?;
@@ -88,7 +80,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Ok((self.rule(charge.own_quota())?, check))
     }
 
-    /// Checks that units can be granted under a rule.
     pub(crate) fn check_grant(&self, rule: &A::Rule) -> Result<(), Error> {
         let why = "no units can be granted: all are held until they are released";
         match A::grants(rule) {
@@ -97,7 +88,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         }
     }
 
-    /// Returns the rule of the limiter's own quota, or of the quota of a charge.
     #[inline]
     pub(crate) fn rule(&self, quota: Option<&Quotas>) -> Result<Cow<'_, A::Rule>, Error> {
         let Some(quota) = quota.filter(|quota| **quota != self.quota) else {
@@ -155,7 +145,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         self.algorithm.reported(index, quotas[index], now)
     }
 
-    /// Returns the report of each of several quotas.
     fn policies(
         &self,
         quotas: &[Quota],
@@ -262,13 +251,11 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         decision.set_turn(Place::new(&self.lines, id, slot, store()));
     }
 
-    /// Returns true if a charge that is denied may wait for units which others hold.
     #[inline]
     pub(crate) fn may_queue(&self, check: Check<'_>) -> bool {
         check.max_wait > 0 && check.cost > 0 && self.holds()
     }
 
-    /// Lets a denied charge join the queue of its key, if others hold the units.
     pub(crate) fn queue_up(
         &self,
         decision: Decision,
@@ -342,7 +329,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Self { lines: Arc::new(lines), ..self }
     }
 
-    /// Separates its lines from those of other limiters.
     #[cfg(test)]
     pub(crate) fn line_up_apart(&mut self) {
         self.lines = Arc::default();
@@ -382,7 +368,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Ok(Self { policies: policies.collect(), ..Self::named(each(names), algorithm)? })
     }
 
-    /// Returns the parts of its scripts.
     pub(crate) fn parts(&self) -> Vec<ScriptPart>
     where
         A: InLua,
@@ -391,7 +376,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         self.algorithm.parts().into_iter().map(|part| ScriptPart { own_costs, ..part }).collect()
     }
 
-    /// Returns true if a charge states a cost and a longest wait for each quota.
     pub(crate) fn has_own_costs(&self) -> bool {
         self.quota.stated(0).is_some()
     }
@@ -411,7 +395,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         self
     }
 
-    /// Returns true if the units of a charge are held until it is settled.
     pub(crate) fn holds(&self) -> bool {
         A::holds(&self.own_rule)
     }
@@ -421,7 +404,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 }
 
-/// Converts a verdict to an outcome.
 #[inline]
 fn outcome(verdict: Verdict) -> Outcome {
     match verdict {
@@ -432,7 +414,6 @@ fn outcome(verdict: Verdict) -> Outcome {
     }
 }
 
-/// Returns the index of the tightest policy.
 fn tightest(policies: &[DecidedPolicy]) -> usize {
     let each = policies.iter().map(|policy| policy.figures).enumerate();
     let tightest = each.min_by(|(_, one), (_, other)| one.compare_tightness(other));

@@ -21,8 +21,8 @@ use crate::core::{Charge, Decision, Error};
 /// [`LimiterExt::deny_cache`](crate::LimiterExt::deny_cache).
 ///
 /// A refusal says when the charge would be admitted. Until then the cache repeats the refusal, with
-/// the remaining time, and does not ask the inner limiter. So a client that ignores its 429 costs
-/// the store one call a second from each process, unless [`max_age`](DenyCache::max_age) is set.
+/// the remaining time, and does not ask the inner limiter. A refused key costs each process one
+/// call in [`max_age`](DenyCache::max_age).
 ///
 /// # What is repeated
 ///
@@ -56,7 +56,7 @@ use crate::core::{Charge, Decision, Error};
 /// - a refund that reaches the store more than 1 s late.
 ///
 /// Put it around a combination, such as [`AllAtOnce`](crate::redis::AllAtOnce), not around its
-/// members: for a charge that one member refuses, all others would be asked first.
+/// members.
 ///
 /// # Cost and bounds
 ///
@@ -74,9 +74,8 @@ impl<L> DenyCache<L> {
     /// theirs. Default: 1 s.
     ///
     /// A refund or a reset by another process takes effect within this time. A refused key costs
-    /// one call in this time. With `Duration::MAX` it costs no call until its `retry_after` is
-    /// over, and a reset by another process may have no effect until then. With 0 nothing is
-    /// repeated.
+    /// one call in this time, with `Duration::MAX` none until its `retry_after` is over. With 0
+    /// nothing is repeated.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.around = Arc::new(Cache::new(age, self.around.max_keys));
@@ -113,7 +112,6 @@ pub struct OpenQuestion {
     afterwards: Afterwards,
 }
 
-/// The step that the cache takes after an answer.
 enum Afterwards {
     /// Keeps the answer if it is a refusal.
     Learn(Miss),

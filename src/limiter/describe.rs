@@ -87,15 +87,14 @@ impl Description {
     /// Shows a partition key, which identifies the owner of the quota: the first 8 bytes of the
     /// SHA-256 digest of the charge's key. Default: not shown.
     ///
-    /// A reader who guesses a key can compute its digest. The keys of several limiters differ, so
-    /// describe the members of an [`AllInTurn`](crate::limiter::AllInTurn), not the combination. A
-    /// charge of [several](Charge::several) keys has no partition key.
+    /// A reader who guesses a key can compute its digest. Describe the members of an
+    /// [`AllInTurn`](crate::limiter::AllInTurn), not the combination. A charge of
+    /// [several](Charge::several) keys has no partition key.
     pub fn partition_key(mut self) -> Self {
         self.partition_key = true;
         self
     }
 
-    /// Writes the description into the policies of a decision.
     fn apply(&self, decision: &mut Decision, partition_key: Option<[u8; 8]>) {
         let mut policies = decision.to_policies();
         for policy in &mut policies {

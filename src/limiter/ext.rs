@@ -19,10 +19,8 @@ use crate::core::{Charge, Decision, Error};
 pub trait LimiterExt: Limiter + Sized {
     /// Fails decisions that take longer than `timeout`, including the wait for a connection.
     ///
-    /// The end of the time is in the charge, as [`Charge::deadline`], and a limiter over a store
-    /// returns its own error by then. If a limiter ignores the deadline, its decision fails 5 ms
-    /// later, with an error of kind [`Saturation`](crate::ErrorKind::Saturation), which `FailOpen`
-    /// does not admit.
+    /// A limiter that ignores [`Charge::deadline`] fails 5 ms later, with an error of kind
+    /// [`Saturation`](crate::ErrorKind::Saturation), which `FailOpen` does not admit.
     ///
     /// Write it before `or_else`: a fallback inside of the timeout gets only the remaining time. It
     /// does not limit the wait for a reserved slot; `max_wait` does.
@@ -35,10 +33,9 @@ pub trait LimiterExt: Limiter + Sized {
     /// every [`ErrorKind`](crate::ErrorKind) except [`Request`] and [`State`]. [`FailOpen`] answers
     /// only for [`Infrastructure`].
     ///
-    /// Another limiter, such as a [`Memory`] with the share of one process, keeps a bound.
-    /// [`FailOpen`] keeps no bound, and admits only while the store is away. Without a fallback a
-    /// caller sees the error, over HTTP as 503. For a stored value that is not the crate's, write
-    /// `or_else_if(Error::is_of_store, fallback)`. [When Redis fails][failures] has a table.
+    /// [`FailOpen`] keeps no bound; a [`Memory`] with the share of one process does. For a stored
+    /// value that is not the crate's, write `or_else_if(Error::is_of_store, fallback)`. [When Redis
+    /// fails][failures] has a table.
     ///
     /// # Panics
     ///
@@ -92,10 +89,7 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Stops asking this limiter while it fails or is slow, and probes it until it answers again.
     ///
-    /// If the store is away, each call waits for the whole timeout. An open breaker answers at
-    /// once, with an error that a fallback treats like the error of the store. [`Breaker`] lists
-    /// what counts as a failure. A clone of the breaker reads its state and its counts, and several
-    /// limiters over one store may share one breaker.
+    /// [`Breaker`] lists what counts as a failure.
     ///
     /// Write it next to the store or after its `timeout`, and before `deny_cache`, `lease` and
     /// `or_else`: `limiter.timeout(..).breaker(..).or_else(..)`.
@@ -106,9 +100,8 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Repeats a refusal until its time is over, and does not ask this limiter until then.
     ///
-    /// It is for a limiter over a store, where each refusal costs a round trip. [`DenyCache`] lists
-    /// what is repeated, and when a refund takes effect. Write it before `or_else`, as
-    /// `limiter.deny_cache().or_else(..)`, so that refusals of the fallback are not repeated.
+    /// [`DenyCache`] lists what is repeated, and when a refund takes effect. Write it before
+    /// `or_else`, as `limiter.deny_cache().or_else(..)`.
     #[must_use]
     fn deny_cache(self) -> DenyCache<Self> {
         Wrapped { inner: self, around: Arc::default() }
@@ -155,9 +148,8 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Lets `switch` turn this limiter off, into a shadow, and on again, while it is used.
     ///
-    /// If it is off, every charge is admitted and this limiter is not asked. It costs one atomic
-    /// load for each charge. Write it after all wrappers that decide: only `inspect`, `metrics` and
-    /// `trace` come later. See [`Switch`].
+    /// Write it after all wrappers that decide: only `inspect`, `metrics` and `trace` come later.
+    /// See [`Switch`].
     #[must_use]
     fn switch(self, switch: &Switch) -> WithSwitch<Self> {
         Wrapped { inner: self, around: switch.clone() }
@@ -202,12 +194,10 @@ pub trait LimiterExt: Limiter + Sized {
     /// It waits at most for the charge's [`max_wait`](Charge::max_wait). Default: the horizon of
     /// the algorithm, which is 60 s unless set. If nothing can be reserved
     /// ([`Outcome::Retry`](crate::Outcome::Retry)), the default has no end. A charge that would
-    /// wait longer than the horizon is refused, so set a longer horizon for long queues. If the
-    /// future is dropped before its slot, the slot is passed on: see
-    /// [`RateLimitLayer::max_wait`](crate::RateLimitLayer::max_wait).
+    /// wait longer than the horizon is refused, so set a longer horizon for long queues.
     ///
-    /// To decide at once, use [`try_acquire`](LimiterExt::try_acquire). At most 1,024 callers wait
-    /// for a limiter at once, unless [`max_waiters`](AcquireFuture::max_waiters) says otherwise.
+    /// At most 1,024 callers wait for a limiter at once, unless
+    /// [`max_waiters`](AcquireFuture::max_waiters) says otherwise.
     ///
     /// # Errors
     ///
@@ -251,9 +241,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// Returns the answer that a check of a charge would get now, and takes nothing: the outcome,
     /// and the wait.
     ///
-    /// An estimate reserves nothing: another charge may come first. `remaining` and `reset_after`
-    /// describe the key as it is now. A [`peek`](LimiterExt::peek) has cost 0, so it does not
-    /// answer for a cost.
+    /// `remaining` and `reset_after` describe the key as it is now.
     ///
     /// ```
     /// use std::time::Duration;
@@ -354,12 +342,10 @@ pub trait LimiterExt: Limiter + Sized {
     /// | a [budget](crate::algorithm::Budget) | spent units; held ones stay held |
     /// | a window, a log, a counter | the newest units of its latest window, until none count |
     /// | a smooth limiter | permits, as if their time had passed |
-    /// | a limit of [concurrency](crate::algorithm::Concurrency) | nothing, which is an error |
+    /// | a limit of [concurrency](crate::algorithm::Concurrency) | nothing, which is an error if it is alone |
     ///
-    /// Beside a limit of concurrency, other quotas get their units, and it is no error.
-    /// Requests that wait keep their slots. A refund of a charge from before a grant may give back
-    /// less than it took, or once more what the grant gave back. So a window may have the granted
-    /// units more than its bound. Units that a [lease](LimiterExt::lease) has taken stay leased.
+    /// A later refund of an earlier charge may give back the granted units once more. Units that a
+    /// [lease](LimiterExt::lease) has taken stay leased.
     ///
     /// # Errors
     ///
@@ -374,9 +360,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// lasts until [`unblock`](LimiterExt::unblock).
     ///
     /// The [`retry_after`](crate::Decision::retry_after) of a refusal is the end of the block, and
-    /// `remaining` is 0 until then, also for `peek` and `estimate`. Answers over HTTP and gRPC name
-    /// no time that is more than 100 years away. A shorter block does not end a longer one. The
-    /// block applies in every process that shares the key.
+    /// `remaining` is 0 until then, also for `peek` and `estimate`. A shorter block does not end a
+    /// longer one.
     ///
     /// ```
     /// use std::time::Duration;
@@ -396,20 +381,16 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// A block refuses, and does nothing else: units that were taken before count again when it
-    /// ends, reservations are settled, requests that wait for a slot keep it, and neither
-    /// [`penalize`](LimiterExt::penalize) nor [`reset`](LimiterExt::reset) ends it. A charge of
-    /// several keys blocks each of them.
+    /// Neither [`penalize`](LimiterExt::penalize) nor [`reset`](LimiterExt::reset) ends it.
+    /// Requests that wait for a slot keep it. A charge of several keys blocks each of them.
     ///
     /// **If a block ends before the quota is free again**, the used-up window still refuses. To
-    /// avoid that, block the key, and then [`reset`](LimiterExt::reset) it: the block stays, and at
-    /// its end the whole quota is available. The guide's page on [logins] shows that, and blocks
-    /// that grow.
+    /// avoid that, block the key, and then [`reset`](LimiterExt::reset) it, as the page on [logins]
+    /// does.
     ///
     /// Other processes may notice a change later: their caches repeat a refusal until
-    /// [`max_age`](DenyCache::max_age), they spend [leased](LimiterExt::lease) units for 100 ms,
-    /// and requests wait for the slots that they have reserved or
-    /// [kept](crate::RateLimitLayer::max_wait).
+    /// [`max_age`](DenyCache::max_age), and they spend [leased](LimiterExt::lease) units for 100
+    /// ms.
     ///
     /// # Errors
     ///
@@ -448,17 +429,13 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// Requests that wait already look at the end of their wait. If this process knows of the pause
-    /// by then, they give their slots back and ask again: they go after the pause, behind those
-    /// that reserved slots meanwhile. A process knows of its own pauses, and of those that are in an
-    /// answer to a later charge of the key. A layer that
-    /// [obeys an upstream](crate::RateLimitLayer::obey_upstream) asks the store at the end of each
-    /// wait. Other processes spend [leased](LimiterExt::lease) units for 100 ms.
+    /// Requests that wait already ask again at the end of their wait, if this process knows of the
+    /// pause by then: from a call of its own, or from an answer to a later charge. They go behind
+    /// those that reserved slots meanwhile. Other processes spend [leased](LimiterExt::lease) units
+    /// for 100 ms.
     ///
-    /// Units that were taken before count as if time had passed without charges.
-    /// [`penalize`](LimiterExt::penalize), settlements and [`reset`](LimiterExt::reset) work as
-    /// usual. A charge of several keys pauses each of them. Limiters that are asked in turn reserve
-    /// no waits, so they refuse a charge of a paused key.
+    /// A charge of several keys pauses each of them. Limiters that are asked in turn reserve no
+    /// waits, so they refuse a charge of a paused key.
     ///
     /// # Errors
     ///
@@ -473,9 +450,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// Ends a [`block`](LimiterExt::block) and a [`pause`](LimiterExt::pause) of a key. Units that
     /// were taken before still count.
     ///
-    /// The answer is that of a peek afterwards. A key that is neither stays as it is. Charges that
-    /// wait for the end of a pause keep their slots, and a window or a log admits no later charge
-    /// before them.
+    /// The answer is that of a peek afterwards. Charges that wait for the end of a pause keep their
+    /// slots, and a window or a log admits no later charge before them.
     ///
     /// # Errors
     ///
@@ -491,8 +467,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// [`unblock`](LimiterExt::unblock) ends them.
     ///
     /// Requests that already wait keep their slots and run at that time; the key no longer counts
-    /// them. A settlement or a refund of a charge from before the reset does nothing. For ten
-    /// minutes after its last charge, such a key takes more memory, and more time of a server.
+    /// them. A settlement or a refund of a charge from before the reset does nothing.
     ///
     /// When a plan changes, change your table first and reset afterwards: charges between the two
     /// are forgotten.

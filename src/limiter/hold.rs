@@ -50,9 +50,8 @@ pub(crate) fn settle(by: &dyn SettleBy, reservation: Reservation, actual: u64) -
 /// [`LimiterExt::hold`](crate::LimiterExt::hold).
 ///
 /// If they are units of a [`Concurrency`](crate::algorithm::Concurrency) or a
-/// [`Budget`](crate::algorithm::Budget), they are renewed every third of `max_hold`, so a stream of
-/// hours needs no long `max_hold`. Renewals of a process share calls. They need the runtime in
-/// which the guard was made. Outside of a runtime, nothing is renewed.
+/// [`Budget`](crate::algorithm::Budget), they are renewed every third of `max_hold`. Renewals need
+/// the runtime in which the guard was made. Outside of a runtime, nothing is renewed.
 ///
 /// A drop settles the full cost. That releases units of a `Concurrency`. Units of other algorithms
 /// stay taken, in a tuple too. [`settle`](Hold::settle) states another cost.
@@ -76,7 +75,6 @@ pub(crate) fn settle(by: &dyn SettleBy, reservation: Reservation, actual: u64) -
 pub struct Hold {
     cost: u64,
     shared: Arc<HeldUnits>,
-    /// The task that renews, if there is anything to renew.
     task: Option<AbortHandle>,
 }
 
@@ -86,7 +84,6 @@ struct HeldUnits {
     are_held: AtomicBool,
 }
 
-/// The place of the reservation.
 enum ReservationAt {
     Here(Reservation),
     /// The task renews it. Afterwards it settles these units.

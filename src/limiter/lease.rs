@@ -27,31 +27,26 @@ use crate::core::settlement::Settlement;
 /// A limiter that leases units. Made by [`LimiterExt::lease`](crate::LimiterExt::lease). It is
 /// cheap to clone.
 ///
-/// A call to a store costs tens of microseconds. For a busy key, a lease takes several units in one
-/// call, and spends them in this process, each in a fraction of a microsecond. Leased units are
-/// spent even while the store is away. [Tuning] says where to write it.
+/// For a busy key, a lease takes several units in one call, and spends them in this process. Leased
+/// units are spent even while the store is away. [Tuning] says where to write it.
 ///
 /// # The bound
 ///
 /// Leased units may be spent for 100 ms, or for the time of [`valid_for`](Lease::valid_for), which
 /// begins before the call that takes them. So **a window of length `T` has at most the units that
 /// the inner limiter admits in a window of length `T + validity`**, over all processes. Do not
-/// lease a limit that must be exact to the millisecond. Counted at the instant of their lease,
-/// [`decided_at`](crate::Decision::decided_at), the units keep the inner limiter's own bound.
+/// lease a limit that must be exact to the millisecond.
 ///
 /// # Number of units
 ///
 /// A lease has at most
 ///
-/// - half of the units that its key used within one validity: so a rarely used key takes single
-///   units;
-/// - half of the units that were left after the last answer: so the last units are taken one by
-///   one;
+/// - half of the units that its key used within one validity;
+/// - half of the units that were left after the last answer;
 /// - the number that was passed to [`lease`](crate::LimiterExt::lease).
 ///
 /// A refill starts when a quarter of a lease of 4 or more units is left, and callers without units
-/// share it. A charge is refused only if the inner limiter refuses it, which costs one call, as
-/// without a lease.
+/// share it. A charge is refused only if the inner limiter refuses it.
 ///
 /// # Refunds of leased units
 ///
@@ -59,8 +54,7 @@ use crate::core::settlement::Settlement;
 /// when another quota, a [penalty](crate::LimiterExt::penalize) or a
 /// [block](crate::LimiterExt::block) comes for the key, when the last clone is dropped, and by
 /// [`end_leases`](Lease::end_leases). The algorithm determines how many come back: a busy bucket
-/// gives back few, a closure none. Units that do not come back count as taken: less is admitted,
-/// never more.
+/// gives back few, a closure none. Units that do not come back count as taken.
 ///
 /// # Settling
 ///
@@ -84,9 +78,8 @@ use crate::core::settlement::Settlement;
 ///   would charge them only once. Put it around the members.
 /// - Admissions by a [`FailOpen`](crate::FailOpen) inside of it are leased too.
 ///
-/// The decision for a leased unit is that of its lease. Its
-/// [`remaining`](crate::Decision::remaining) does not count units that others took since. Without a
-/// tokio runtime with a clock, every charge asks alone.
+/// The decision for a leased unit is that of its lease. Without a tokio runtime with a clock, every
+/// charge asks alone.
 ///
 /// [Tuning]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/tuning/
 #[must_use]
@@ -102,8 +95,7 @@ impl<L: Limiter> Lease<L> {
     /// Sets the time for which leased units may be spent, 1 ms to a day. Clones keep theirs.
     /// Default: 100 ms.
     ///
-    /// A longer time weakens the bound: see [above](Lease#the-bound). It also saves more calls: a
-    /// lease has at most half of the units that its key used within this time.
+    /// A longer time weakens the [bound](Lease#the-bound), and saves more calls.
     pub fn valid_for(self, time: Duration) -> Self {
         let validity = time.clamp(LeaseSettings::MIN_VALIDITY, LeaseSettings::MAX_VALIDITY);
         self.with(LeaseSettings { validity, ..self.leases.settings })
@@ -194,11 +186,8 @@ const DEFAULT_MAX_KEYS: usize = 10_000;
 
 #[derive(Clone, Copy, Debug)]
 struct LeaseSettings {
-    /// The most units of one lease.
     max_units: u64,
-    /// The time for which leased units may be spent.
     validity: Duration,
-    /// The most keys that are watched at once.
     max_keys: usize,
 }
 

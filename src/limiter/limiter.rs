@@ -41,11 +41,9 @@ use crate::core::{Charge, Decision, Error};
 /// The future must own its data, so that it can outlive the call that made it. Take no units before
 /// its first poll. After that, if the future is dropped, the units may be taken or not. A limiter
 /// that asks a store must answer before [`Charge::deadline`]: if the store has not answered by
-/// then, with an error of kind [`Infrastructure`](crate::ErrorKind::Infrastructure). The error of a
-/// `timeout` around it is of kind [`Saturation`](crate::ErrorKind::Saturation), for which
-/// `FailOpen` does not admit. A limiter that refunds makes a [`Reservation`] of the taken units,
-/// and implements [`settle`](Limiter::settle). [Limiters of your own][page] has a limiter over a
-/// table in 40 lines.
+/// then, with an error of kind [`Infrastructure`](crate::ErrorKind::Infrastructure). A limiter that
+/// refunds makes a [`Reservation`] of the taken units, and implements [`settle`](Limiter::settle).
+/// [Limiters of your own][page] has a limiter over a table in 40 lines.
 ///
 /// Do not reserve a longer wait than the charge's [`max_wait`](Charge::max_wait), where `None`
 /// means 0. A longer wait is refunded, and the request is refused as undecided, with an error of
@@ -69,8 +67,7 @@ pub trait Limiter {
     ///
     /// A refusal is a [`Decision`] too, not an error: see [`Decision::is_admitted`]. The future
     /// does not sleep: if the charge has a [`max_wait`](Charge::max_wait), the caller must sleep
-    /// the wait in [`Decision::outcome`]. [`LimiterExt::acquire`] sleeps itself, and returns a
-    /// refusal as its error.
+    /// the wait in [`Decision::outcome`]. [`LimiterExt::acquire`] sleeps itself.
     ///
     /// [`LimiterExt::acquire`]: crate::limiter::LimiterExt::acquire
     #[doc(alias("check_key", "check_n", "consume"))]
@@ -96,9 +93,8 @@ pub trait Limiter {
     /// If `actual` is less than the reservation's [`cost`](Reservation::cost), the rest is
     /// refunded, as far as [the algorithm can](crate::algorithm#what-an-algorithm-refunds); 0
     /// refunds all of it. If it is more, the difference is taken, even if it does not fit. The call
-    /// returns at once. The [`Settlement`] is a future of the units given back and of those that
-    /// could not be taken. It need not be awaited. The units are lost if the store is then away. A
-    /// [`Redis`] limiter and its clones send a refund before later charges.
+    /// returns at once. The [`Settlement`] is a future that need not be awaited. A [`Redis`]
+    /// limiter and its clones send a refund before later charges.
     ///
     /// # Errors
     ///
@@ -120,8 +116,7 @@ pub trait Limiter {
     ///
     /// The [`Renewal`] is a future of true if the units were still held. False if their time was
     /// over, the key was reset, or the store lost them: nothing is held any more. Await it before
-    /// you settle the reservation, or renew it again. If its answer gets lost, the store may have
-    /// renewed the units; the next renewal or settlement finds them all the same.
+    /// you settle the reservation, or renew it again.
     ///
     /// A [`Hold`](crate::limiter::Hold) renews itself.
     ///
@@ -142,8 +137,8 @@ pub trait Limiter {
     /// [`LimiterExt::grant`], [`LimiterExt::reset`], [`LimiterExt::block`] and
     /// [`LimiterExt::pause`]. Returns `None` if this limiter cannot run it, which is the default.
     ///
-    /// An estimate answers like a check, and changes nothing. The other operations change the key,
-    /// and answer with its state afterwards.
+    /// An estimate answers like a check, and changes nothing; the others answer with the state of
+    /// the key afterwards.
     ///
     /// [`LimiterExt::block`]: crate::limiter::LimiterExt::block
     /// [`LimiterExt::estimate`]: crate::limiter::LimiterExt::estimate

@@ -5,14 +5,10 @@
 //! process that reserved the slots knows its waiters: **waiter `k` of a line uses slot `k`**, even
 //! if another waiter reserved it. Slots beyond the last waiter are spare. The newest spare slot is
 //! given back. If the store cannot take it back, it is kept until it is due, and the next charge of
-//! that key that may wait for it takes it, without a call. While the last slot is kept, no slot
-//! before it is given back.
+//! that key that may wait for it takes it, without a call.
 //!
-//! If a request that waits finds at the end that its key was paused until after its slot, it gives
-//! the slot back, and asks again.
-//!
-//! The store decides which slots exist. A line decides which waiter uses each slot. No waiter goes
-//! before a slot of the store, none goes later than its own slot, and none overtakes another.
+//! No waiter goes before a slot of the store, none goes later than its own slot, and none overtakes
+//! another.
 //!
 //! All keys share one lock, which is held for one step of O(log n). Only the first waiter of a key
 //! goes before its own slot, and takes a slot that is due.
@@ -37,7 +33,6 @@ use crate::core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::core::sync::{Mutex, lock};
 use crate::core::waiters::{Turn, Waiters};
 
-/// The number of keys at which the first search for unused lines begins.
 const FIRST_SWEEP: usize = 64;
 
 /// Settles units, and so takes slots back. Implemented by the store that gave them.
@@ -46,13 +41,11 @@ pub(crate) trait SettleUnits: Send + Sync {
     fn settle_units(&self, reserved: &ReservedUnits, cost: u64, actual: u64) -> Settlement;
 }
 
-/// The lines of one limiter.
 #[derive(Default)]
 pub(crate) struct Lines {
     by_key: Mutex<ByKey>,
     /// The number of spare slots in all lines, so that a charge searches only if there are any.
     spares: AtomicUsize,
-    /// The number of waiters in all lines.
     waiters: AtomicUsize,
     /// The number of keys that are known to be paused, so that an answer searches only if there are
     /// any.
@@ -114,14 +107,12 @@ struct Line {
     waiters: Vec<LineWaiter>,
     /// The elements of waiters that left.
     unused: Vec<usize>,
-    /// The number of slots that were added so far.
     added: usize,
 }
 
 /// Slots by their instants and marks. Their numbers distinguish equal ones.
 type Slots = BTreeMap<(Duration, Mark, usize), Slot>;
 
-/// A slot from the store.
 pub(crate) struct Slot {
     /// Its instant since the Unix epoch, by the clock of the decision.
     at: Duration,
@@ -141,7 +132,6 @@ pub(crate) struct Slot {
     known: ResetsSeen,
 }
 
-/// A waiter in a line.
 struct LineWaiter {
     /// The instant of its own slot.
     told: Instant,
@@ -152,7 +142,6 @@ struct LineWaiter {
     behind: usize,
 }
 
-/// A reserved wait.
 pub(crate) struct Place {
     lines: Arc<Lines>,
     id: LineId,
@@ -214,13 +203,11 @@ impl Slot {
 }
 
 impl Lines {
-    /// Returns false if there is no spare slot.
     #[inline]
     pub(crate) fn have_spares(&self) -> bool {
         self.spares.load(Relaxed) > 0
     }
 
-    /// Takes the first spare slot, if it is due within `max_wait`.
     pub(crate) fn take(&self, id: &LineId, max_wait: Duration) -> Option<Slot> {
         let mut by_key = lock(&self.by_key);
         if !by_key.lines.contains_key(&id.key) {
@@ -299,7 +286,6 @@ impl Lines {
         self.paused.store(paused.len(), Relaxed);
     }
 
-    /// Notes that a key is no longer paused.
     pub(crate) fn resume(&self, key: &str) {
         if self.paused.load(Relaxed) > 0 {
             let paused = &mut lock(&self.by_key).paused;
@@ -437,7 +423,6 @@ impl Line {
         index
     }
 
-    /// Removes a waiter, and returns its waker.
     fn remove_waiter(&mut self, index: usize) -> Option<Waker> {
         let LineWaiter { before, behind, ref mut waker, .. } = self.waiters[index];
         let waker = waker.take();
@@ -447,7 +432,6 @@ impl Line {
         waker
     }
 
-    /// Returns the instant at which a waiter may go.
     fn due(&self, index: usize) -> Instant {
         let LineWaiter { told, before, .. } = self.waiters[index];
         let first = self.slots.first_key_value().filter(|_| before == 0);

@@ -27,7 +27,6 @@ use crate::core::reservation::Reservation;
 use crate::core::settlement::{Renewal, Settlement};
 use crate::core::{Charge, Decision, Error};
 
-/// The default of the most live keys.
 const DEFAULT_MAX_KEYS: usize = 100_000;
 
 /// A limiter in this process. It is cheap to clone: clones share their keys.
@@ -48,8 +47,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// It uses tokio's clock, so a test with paused time controls it. A key is dropped some time after
-/// nothing of its quota is taken any more, and its block is over. If the memory is full of live
+/// It uses tokio's clock, so a test with paused time controls it. If the memory is full of live
 /// keys, a new key is an error of kind [`Capacity`](crate::ErrorKind::Capacity).
 ///
 /// # Memory
@@ -113,8 +111,7 @@ impl<A: Algorithm> Memory<A> {
     /// 100,000.
     ///
     /// A key is live while units of it count, and for ten minutes after a reset. Keys are spread
-    /// over up to 16 shards of equal size, so a large memory can be full a few percent early. After
-    /// a jump of the clock, a few decisions may refuse a new key, as if it were full.
+    /// over up to 16 shards of equal size, so a large memory can be full a few percent early.
     pub fn max_keys(mut self, keys: usize) -> Self {
         Arc::make_mut(&mut self.store).set_max_keys(keys.max(1));
         self
@@ -123,8 +120,7 @@ impl<A: Algorithm> Memory<A> {
     /// Decides by `clock`, the time since the Unix epoch, and forgets all keys, whose times are
     /// from another clock. Default: tokio's clock.
     ///
-    /// Such a clock may step back, and an expired key would then count again. So keys are dropped
-    /// only when the memory is full.
+    /// Such a clock may step back, so keys are dropped only when the memory is full.
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Arc::make_mut(&mut self.store).decide_by(Clock::Callers(Arc::new(clock)));
         self
@@ -157,8 +153,7 @@ impl<A: Algorithm> Memory<A> {
     }
 
     /// Decides by the clock of another limiter, and forgets all keys. Limiters that decide
-    /// [together](crate::store::Together::of_memory) need one clock: those of two limiters on
-    /// tokio's clock differ by microseconds.
+    /// [together](crate::store::Together::of_memory) need one clock.
     pub fn clock_of<B: Algorithm>(mut self, other: &Memory<B>) -> Self {
         Arc::make_mut(&mut self.store).decide_by(other.store.clock().clone());
         self

@@ -30,16 +30,14 @@ impl<L: Limiter> MetricsExt for L {}
 /// A limiter whose decisions are counted. Made by [`MetricsExt::metrics`].
 ///
 /// The application installs a recorder, such as metrics-exporter-prometheus. Until then nothing is
-/// counted, and a decision costs a few nanoseconds more. Your own recorder needs at least one
-/// field: a recorder of size 0 counts as no recorder. A limiter keeps the recorder of its first
-/// use.
+/// counted. A limiter keeps the recorder of its first use. One of your own needs at least one
+/// field: a recorder of size 0 counts as no recorder.
 ///
 /// [Metrics and alerts][page] installs a recorder, lists every metric, and says what counts as
-/// what: each charge is counted once, when its future is done. A peek and an operation are not
-/// counted.
+/// what.
 ///
-/// `limiter` is the name that you set, never a key. So the number of series does not depend on the
-/// number of keys. Two limiters with the same name are counted together.
+/// `limiter` is the name that you set, never a key. Two limiters with the same name are counted
+/// together.
 ///
 /// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/metrics_and_alerts/
 pub type Metered<L> = Wrapped<L, Arc<Counts>>;
@@ -57,10 +55,9 @@ impl<L> Metered<L> {
     /// own outcome, in place of the whole decision. Default: counts the whole, under the limiter's
     /// name.
     ///
-    /// It is for combinations and tables of policies. If some policies refuse, the others have
-    /// taken nothing, and are not counted. Results without a policy are counted under the limiter's
-    /// name: errors, and admissions by a switch or [`FailOpen`](crate::FailOpen). The times are
-    /// counted there too. A tuple called `api` counts as `api-1`, `api-2` and so on.
+    /// It is for combinations and tables of policies. If some policies refuse, the others are not
+    /// counted. Results without a policy, such as errors, and the times are counted under the
+    /// limiter's name. A tuple called `api` counts as `api-1`, `api-2` and so on.
     ///
     /// The first 1,000 names have their own metrics; all further names are counted as `other`.
     #[must_use]

@@ -23,13 +23,11 @@ use crate::core::waiters::Waiters;
 /// The pause before the first request of a queue asks again.
 pub(crate) const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// A time after which a request behind the first one would ask. Its own longest wait ends before.
 const FAR: Duration = Duration::from_secs(86_400 * 365);
 
-/// The queues of one limiter.
 #[derive(Default)]
 pub(crate) struct KeyQueues {
     by_key: Mutex<HashMap<Box<str>, Vec<KeyQueue>>>,
@@ -55,11 +53,9 @@ impl QueueTerms {
 struct KeyQueue {
     terms: QueueTerms,
     requests: BTreeMap<u64, Option<Waker>>,
-    /// The number of the request that joined last.
     last: u64,
     /// The instant at which the first request asks.
     asks_at: Option<Instant>,
-    /// The length of its next pause.
     pause: Duration,
 }
 
@@ -127,14 +123,12 @@ impl QueuePlace {
         Arc::new(Self { queues, key: key.into(), terms, number })
     }
 
-    /// Returns its queue among those of its key.
     fn of<'a>(&self, queues: &'a mut [KeyQueue]) -> Option<&'a mut KeyQueue> {
         queues.iter_mut().find(|queue| queue.terms == self.terms)
     }
 }
 
 impl Waiters for QueuePlace {
-    /// Joins the end of the queue.
     fn add(&self) -> usize {
         let mut by_key = lock(&self.queues.by_key);
         let queues = by_key.entry(self.key.clone()).or_default();
@@ -152,7 +146,6 @@ impl Waiters for QueuePlace {
         self.queues.waiting.fetch_add(1, Relaxed) + 1
     }
 
-    /// Leaves the queue. The next request asks.
     fn remove(&self) -> Option<Duration> {
         let number = std::mem::take(&mut *lock(&self.number));
         let mut by_key = lock(&self.queues.by_key);

@@ -16,7 +16,6 @@ pub(crate) fn current() -> Result<Handle, Error> {
     Handle::try_current().map_err(|_| Error::new(ErrorKind::Configuration, message))
 }
 
-/// Makes a timer.
 pub(crate) fn sleep_until(instant: Instant) -> Result<Sleep, Error> {
     current().map(|_| time::sleep_until(instant))
 }

@@ -7,8 +7,7 @@ use crate::core::{Error, Outcome};
 /// A limiter that admits every charge, for every decision of its inner limiter. Made by
 /// [`LimiterExt::shadow`](crate::LimiterExt::shadow). Clones share the counts.
 ///
-/// It shows the effect of a new limit on real traffic. It asks its inner limiter, which takes units
-/// as usual, and then admits at once.
+/// It asks its inner limiter, which takes units as usual, and then admits at once.
 ///
 /// | the inner limiter answers | the decision |
 /// |---|---|

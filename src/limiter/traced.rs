@@ -35,8 +35,7 @@ impl<L: Limiter> TraceExt for L {}
 /// [`Request`](crate::ErrorKind::Request), are at DEBUG, so that callers cannot fill a log. Peeks,
 /// operations, settlements that took everything and dropped futures make no events.
 ///
-/// By default events do not show keys, since keys identify people and may be secrets. It costs a
-/// few nanoseconds if no subscriber listens to `tower_sluice::decision`.
+/// By default events do not show keys.
 ///
 /// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/metrics_and_alerts/
 pub type Traced<L> = Wrapped<L, Events>;
@@ -70,7 +69,7 @@ impl<L> Traced<L> {
 
     /// Shows each key itself. Default: keys are not shown.
     ///
-    /// Use it only if keys are neither secret nor personal: logs are kept, and have many readers.
+    /// Use it only if keys are neither secret nor personal.
     #[must_use]
     pub fn raw_keys(self) -> Self {
         self.showing(ShownKey::Raw)

@@ -16,11 +16,9 @@ pub(super) enum CircuitChange {
     Closed,
 }
 
-/// The permission for one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Permit {
     period: u64,
-    /// The number of the probe.
     probe: Option<u32>,
 }
 
@@ -64,7 +62,6 @@ impl Circuit {
         Self { state: State::Closed(Window::default()), period: 1 }
     }
 
-    /// Returns the number of the state, if it is closed.
     pub(super) fn closed_period(&self) -> Option<u64> {
         matches!(self.state, State::Closed(_)).then_some(self.period)
     }
@@ -77,7 +74,6 @@ impl Circuit {
         }
     }
 
-    /// Returns true if a caller would be refused now.
     pub(super) fn refuses(&self, now: Duration) -> bool {
         matches!(self.state, State::Open { next_probe, .. } if now < next_probe)
     }

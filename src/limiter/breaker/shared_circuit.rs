@@ -34,7 +34,6 @@ pub(super) struct SharedCircuit {
 struct Guarded {
     circuit: Circuit,
     counts: BreakerCounts,
-    /// The error of the last failed call.
     cause: Option<Error>,
     /// The error that callers get while it is open.
     refusal: Error,
@@ -57,12 +56,10 @@ impl SharedCircuit {
         }
     }
 
-    /// Returns true if a call would be refused now. It is not counted yet.
     pub(super) fn refuses(&self) -> bool {
         self.closed_period.load(Relaxed) == 0 && lock(&self.guarded).circuit.refuses(self.now())
     }
 
-    /// Counts a refused call, and returns its error.
     pub(super) fn refuse(&self) -> Error {
         self.watch.refused();
         let mut guarded = lock(&self.guarded);
@@ -137,7 +134,6 @@ impl SharedCircuit {
         lock(&self.guarded).counts
     }
 
-    /// The time since the start of the breaker.
     fn now(&self) -> Duration {
         Instant::now().saturating_duration_since(self.start)
     }

@@ -61,17 +61,14 @@ impl PartsDecision {
         (Self { parts, decision, taken }, Tentative::new(by, charges, reservation))
     }
 
-    /// Makes a decision about these parts that takes nothing.
     pub(super) fn untaken(parts: Vec<Part>, decision: Decision) -> Self {
         Self { parts, decision, taken: Vec::new() }
     }
 
-    /// Changes the decision.
     pub(crate) fn map(self, change: impl FnOnce(Decision) -> Decision) -> Self {
         Self { decision: change(self.decision), ..self }
     }
 
-    /// Returns the place of the first part.
     fn place(&self) -> usize {
         self.parts[0].place
     }
@@ -80,7 +77,6 @@ impl PartsDecision {
         self.parts.iter().any(|part| part.charge.units() > 0)
     }
 
-    /// Returns the policies, each with the place of its part.
     fn policies(&self) -> impl Iterator<Item = (usize, DecidedPolicy)> {
         // One part may have several policies.
         let last = self.parts.len() - 1;
@@ -88,7 +84,6 @@ impl PartsDecision {
         policies.map(move |(index, policy)| (self.parts[index.min(last)].place, policy))
     }
 
-    /// Returns each part with its own outcome.
     fn each(&self) -> impl Iterator<Item = (&Part, Outcome, &Decision)> {
         let Self { parts, decision, .. } = self;
         // A decision that no limiter made, such as one of `FailOpen`, counts for all parts.
@@ -111,12 +106,10 @@ impl PartsDecision {
             && matches!(self.decision.outcome(), Outcome::Wait(wait) if wait > self.max_wait())
     }
 
-    /// Returns the longest wait of the first part.
     fn max_wait(&self) -> Duration {
         self.parts[0].charge.longest_wait().unwrap_or_default()
     }
 
-    /// Returns the same decision after the parts got their units back.
     fn given_back(self) -> Self {
         let Self { parts, decision, taken } = self;
         Self { parts, decision: decision.given_back(&taken), taken: Vec::new() }
@@ -172,7 +165,6 @@ impl Decided {
         self.taken.extend(others.taken);
     }
 
-    /// Gives the taken units back, and returns the decisions after that.
     pub(super) fn given_back(self) -> Self {
         let decisions = self.decisions.into_iter().map(PartsDecision::given_back).collect();
         Self { decisions, taken: Tentative::default() }

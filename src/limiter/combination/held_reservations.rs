@@ -17,7 +17,6 @@ pub(crate) enum By {
     AtOnce(Together),
 }
 
-/// A reservation, with the limiter that settles it.
 pub(crate) struct Held {
     by: By,
     charges: Charges,
@@ -33,7 +32,6 @@ pub(crate) struct Charges {
     places: [u16; Together::MAX],
 }
 
-/// The reservations of a charge.
 #[derive(Default)]
 pub(crate) struct HeldReservations(Vec<Held>);
 

@@ -22,7 +22,6 @@ use crate::limiter::operate::AllHeld;
 use crate::limiter::timeout::{after_other_calls, connected};
 use crate::limiter::{Limiter, Operation};
 
-/// Parts that are asked at once.
 struct Step {
     parts: Vec<Part>,
     /// The answer to a peek, or the error of an estimate after it.
@@ -179,12 +178,10 @@ impl Step {
         self.estimates.iter().any(|(_, one)| one.as_ref().is_none_or(|one| !one.is_admitted()))
     }
 
-    /// Returns true if an estimate refuses.
     fn foresees_refusal(&self) -> bool {
         self.estimates.iter().any(|(_, one)| one.as_ref().is_some_and(|one| !one.is_admitted()))
     }
 
-    /// Returns the refusals that the estimates foresaw.
     fn refusals(self) -> Vec<PartsDecision> {
         let mut parts: Vec<_> = self.parts.into_iter().map(Some).collect();
         let refuses = |(index, estimate): (usize, Option<Decision>)| {
@@ -294,7 +291,6 @@ pub async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Er
     Ok(decided)
 }
 
-/// Groups the parts that are asked at once, in the order in which they are asked.
 fn steps(parts: Vec<Part>, rules: &impl Rules) -> VecDeque<Step> {
     let (alone, others): (Vec<_>, Vec<_>) =
         parts.into_iter().partition(|part| rules.is_alone(part));

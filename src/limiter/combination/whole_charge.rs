@@ -31,7 +31,6 @@ pub(crate) fn of_each(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error
     Ok(whole.keep_free(keep_free(charges)?).quota(with_costs))
 }
 
-/// Joins the units that each charge leaves free.
 fn keep_free(charges: &[&Charge]) -> Result<KeepFree, Error> {
     if charges.iter().all(|charge| charge.keep_free.is_none()) {
         return Ok(KeepFree::default());
@@ -45,7 +44,6 @@ fn keep_free(charges: &[&Charge]) -> Result<KeepFree, Error> {
     Ok(charges.iter().map(one).collect::<Result<Vec<_>, _>>()?.as_slice().into())
 }
 
-/// Returns the quota of each charge: its own, or that of its limiter.
 fn quotas(charges: &[&Charge], own: &Quotas) -> Result<Vec<Quota>, Error> {
     let quota = |(charge, own): (&&Charge, &Quota)| {
         charge.own_quota().map_or(Ok(*own), Quotas::one).map_err(|error| {

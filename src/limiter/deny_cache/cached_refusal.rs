@@ -17,7 +17,6 @@ use crate::limiter::charge_numbers::{check_cost, one_key};
 /// the store.
 const SETTLING_AGE: Duration = Duration::from_millis(100);
 
-/// A question to the inner limiter.
 pub(super) struct Question {
     pub(super) key: KeyHash,
     cost: u64,

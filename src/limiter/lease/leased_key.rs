@@ -37,7 +37,6 @@ pub(super) struct LeasedKey<L: Limiter> {
     queue: WaiterQueue<L>,
 }
 
-/// The next step of a charge.
 pub(super) enum KeyAnswer<L: Limiter> {
     /// The charge takes units of a stock.
     Granted(Grant<L>),
@@ -47,7 +46,6 @@ pub(super) enum KeyAnswer<L: Limiter> {
     AsksAlone,
 }
 
-/// The answer to a waiter.
 pub(super) enum WaiterAnswer<L: Limiter> {
     Granted(Grant<L>),
     Failed(RefillFailure),
@@ -266,14 +264,12 @@ pub(super) fn may_be_leased(charge: &Charge) -> bool {
     one_key(charge).is_ok()
 }
 
-/// A caller that waits for a refill.
 pub(super) struct LeaseWaiter<L: Limiter> {
     cost: u64,
     since: Instant,
     pub(super) sender: oneshot::Sender<WaiterAnswer<L>>,
 }
 
-/// Callers that wait, in the order in which they came.
 pub(super) type LeaseWaiters<L> = VecDeque<LeaseWaiter<L>>;
 
 /// Sends waiters to the inner limiter, unless the inner limiter has failed.
@@ -286,12 +282,10 @@ pub(super) fn end_waits<L: Limiter>(waiters: LeaseWaiters<L>, failure: Option<Re
 
 struct WaiterQueue<L: Limiter> {
     waiters: LeaseWaiters<L>,
-    /// The units that the waiters need.
     units: u64,
 }
 
 impl<L: Limiter> WaiterQueue<L> {
-    /// Adds a caller, which waits from now on.
     fn push(&mut self, cost: u64, now: Instant) -> oneshot::Receiver<WaiterAnswer<L>> {
         let (sender, receiver) = oneshot::channel();
         self.units = self.units.saturating_add(cost);
@@ -308,7 +302,6 @@ impl<L: Limiter> WaiterQueue<L> {
         Some(waiter)
     }
 
-    /// Takes out the last caller.
     fn pop_last(&mut self) -> Option<LeaseWaiter<L>> {
         let waiter = self.waiters.pop_back()?;
         self.units = self.units.saturating_sub(waiter.cost);
@@ -371,7 +364,6 @@ impl Demand {
         self.units = self.units.saturating_add(units);
     }
 
-    /// Returns the units of the busier stretch.
     fn recent(&mut self, now: Instant, stretch: Duration) -> u64 {
         self.move_on(now, stretch);
         self.units.max(self.before)

@@ -68,7 +68,6 @@ impl<L: Limiter> Leases<L> {
         asked
     }
 
-    /// Records the inner limiter's answer to a charge that asked alone.
     pub(super) fn note(&self, charge: &Charge, answer: &Decision) {
         let admitted = if answer.outcome() == Outcome::Allow { charge.units() } else { 0 };
         let (hash, name) = self.name(charge.key());
@@ -79,7 +78,6 @@ impl<L: Limiter> Leases<L> {
         });
     }
 
-    /// Takes back the units that were granted to a waiter that has left.
     pub(super) fn abandon(&self, receiver: &mut oneshot::Receiver<WaiterAnswer<L>>) {
         receiver.close();
         if let Ok(WaiterAnswer::Granted(grant)) = receiver.try_recv() {
@@ -98,7 +96,6 @@ impl<L: Limiter> Leases<L> {
         }
     }
 
-    /// Takes more units from a lease of a stock's key, if one has enough.
     fn take_more(&self, stock: &Stock<L>, units: u64) -> bool {
         let Order { name: LeasedName { text, hash, .. }, generation, .. } = &stock.order;
         let grant = self.with_key(*hash, text, |key, ended| {
@@ -112,7 +109,6 @@ impl<L: Limiter> Leases<L> {
         grant.flatten().is_some()
     }
 
-    /// Refunds the unspent units of one key.
     pub(super) fn end_key(&self, key: &str) {
         let (hash, name) = self.name(key);
         self.with_key(hash, &name, |key, ended| key.stocks.end_all(ended));
@@ -131,7 +127,6 @@ impl<L: Limiter> Leases<L> {
         self.shard(hash).key(hash, name).map(|key| change(key, &mut ended))
     }
 
-    /// Refunds the unspent units of all keys.
     pub(super) fn end_all(&self) {
         for mut shard in self.shards.each() {
             let mut ended = Ended::new();
@@ -186,7 +181,6 @@ impl<L: Limiter> Leases<L> {
         (self.hasher.hash_one(&*name), name)
     }
 
-    /// Locks the shard of the names with this hash.
     pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, LeaseShard<L>> {
         lock(self.shards.of(hash))
     }

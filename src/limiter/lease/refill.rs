@@ -98,7 +98,6 @@ fn distribute<L: Limiter>(leases: &Leases<L>, order: Order, sent: Instant, answe
     }
 }
 
-/// Ends a refill without units.
 fn dismiss<L: Limiter>(
     leases: &Leases<L>,
     order: &Order,

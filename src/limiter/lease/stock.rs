@@ -24,7 +24,6 @@ pub(super) struct LeasedName {
     pub(super) is_reset: Arc<AtomicBool>,
 }
 
-/// The order of a refill.
 #[derive(Debug)]
 pub(super) struct Order {
     /// The key in the table of leased keys, and its generation.
@@ -50,7 +49,6 @@ impl Order {
 /// drops it refunds the units that were put back.
 pub(super) struct Stock<L: Limiter> {
     inner: Arc<L>,
-    /// The order that took the units.
     pub(super) order: Order,
     taken_at: Instant,
     pub(super) valid_until: Instant,
@@ -72,7 +70,6 @@ struct OpenLease {
 }
 
 impl<L: Limiter> Stock<L> {
-    /// Makes the stock of the units that the inner limiter admitted for an order sent at `sent`.
     pub(super) fn new(
         inner: Arc<L>,
         order: Order,
@@ -147,7 +144,6 @@ impl<L: Limiter> Drop for Stock<L> {
     }
 }
 
-/// Units of a stock for one charge.
 pub(super) struct Grant<L: Limiter> {
     pub(super) stock: Arc<Stock<L>>,
     pub(super) cost: u64,
@@ -203,7 +199,6 @@ impl<L: Limiter> Stocks<L> {
         self.0.len()
     }
 
-    /// Returns the instant at which the next stock ends.
     pub(super) fn next_end(&self) -> Option<Instant> {
         Some(self.0.front()?.stock.valid_until)
     }
@@ -231,7 +226,6 @@ impl<L: Limiter> Stocks<L> {
         Some(grant)
     }
 
-    /// Puts units of a stock back, or adds a new stock.
     pub(super) fn put(&mut self, stock: &Arc<Stock<L>>, units: u64) {
         if let Some(one) = self.0.iter_mut().find(|one| Arc::ptr_eq(&one.stock, stock)) {
             one.left += units;

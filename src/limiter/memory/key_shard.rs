@@ -71,7 +71,6 @@ struct Over {
 const MEMORY_OF_A_RESET: i64 = 600_000_000;
 
 impl<S> KeyState<S> {
-    /// The end of the block, if it still lasts.
     #[inline]
     pub(super) fn block_end(&self, now: i64) -> Option<i64> {
         self.over.as_ref().map(|over| over.blocked_until).filter(|until| *until > now)
@@ -83,7 +82,6 @@ impl<S> KeyState<S> {
         over.blocked_until = over.blocked_until.max(until);
     }
 
-    /// The end of the pause, if it still lasts.
     #[inline]
     pub(super) fn pause_end(&self, now: i64) -> Option<i64> {
         self.over.as_ref().map(|over| over.paused_until).filter(|until| *until > now)
@@ -95,7 +93,6 @@ impl<S> KeyState<S> {
         over.paused_until = over.paused_until.max(until);
     }
 
-    /// Ends a block and a pause.
     pub(super) fn unblock(&mut self) {
         if let Some(over) = &mut self.over {
             (over.blocked_until, over.paused_until) = (0, 0);
@@ -114,7 +111,6 @@ impl<S> KeyState<S> {
         self.birth() > 0 && birth.is_some_and(|birth| birth != self.birth())
     }
 
-    /// Begins a new life.
     pub(super) fn reset(&mut self, now: i64) {
         self.state = None;
         let over = self.over.get_or_insert_default();
@@ -197,7 +193,6 @@ impl<S> Shard<S> {
         }
     }
 
-    /// Evicts an expired key if it finds one.
     fn make_room(&mut self, now: i64) -> bool {
         let is_found = self.find_expired(now, MAX_EXAMINED);
         if is_found {
