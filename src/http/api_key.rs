@@ -41,13 +41,12 @@ pub fn by_bearer_token() -> ApiKey {
 /// Such a request is refused, with 400 unless [`HttpResponder::no_key`] sets another status:
 ///
 /// - without the header, or with an empty one;
-/// - with more than one line of it, since another layer might read another line;
-/// - with a byte outside of visible ASCII and spaces. Another layer might decode two such texts to
-///   the same text, but each would have its own limit.
+/// - with more than one line of it;
+/// - with a byte outside of visible ASCII and spaces.
 ///
 /// It does not check if an API key is valid. A caller can invent keys, and each has its own limit.
 /// So put authentication outside of the limit, or charge the [IP address](crate::key::ClientIp)
-/// too: `by_head(move |head| (api_key.of(head), client_ip.of(head)))`.
+/// too.
 ///
 /// [`of`](ApiKey::of) returns the key for a charge with a cost or a quota:
 /// `by_head(move |head| Some(Charge::new(api_key.of(head)?).cost(1_000)))`.

@@ -81,7 +81,7 @@ pub fn by_client_ip() -> ClientIp {
 /// # run().unwrap();
 /// ```
 ///
-/// It is a [`KeyExtractor`]. It can also be one of several keys:
+/// It is a [`KeyExtractor`]. As one of several keys:
 /// `by_head(move |head| (head.header("x-user"), client_ip.of(head)))`.
 ///
 /// # Which address counts
@@ -90,7 +90,6 @@ pub fn by_client_ip() -> ClientIp {
 /// trusted proxy, that proxy wrote the next element to the left. The first address that is not
 /// trusted is the client. See [keys and client addresses][keys].
 ///
-/// - By default no proxy is trusted. Then the peer is the client, and no header is read.
 /// - An element that is not an address ends the search, and the last valid address is the client.
 ///   `unknown`, an address with a zone, and an element with a byte above 0x7F are not addresses.
 /// - At most 64 elements and 8 KiB are read, from the right.
@@ -112,7 +111,6 @@ pub struct ClientIp<P = KnownPeers> {
     ipv6_prefix: u8,
 }
 
-/// The proxies that are trusted.
 #[derive(Clone, Debug)]
 enum Trusted {
     Networks(Vec<IpNet>),
@@ -173,9 +171,8 @@ impl<P> ClientIp<P> {
     /// Trusts this number of proxies with any addresses. The client is the `hops`-th element from
     /// the right, or the first element if there are fewer. With 0 no header is read. Default: 0.
     ///
-    /// It is for proxies whose addresses change. Make sure that clients can reach this server only
-    /// through all of these proxies. Otherwise a client can choose its own address. It replaces
-    /// [`trusted_networks`](ClientIp::trusted_networks).
+    /// It is for proxies whose addresses change. Clients that reach this server past one of them
+    /// can choose their own address. It replaces [`trusted_networks`](ClientIp::trusted_networks).
     pub fn trusted_hops(self, hops: usize) -> Self {
         Self { trusted: Trusted::Hops(hops), ..self }
     }
@@ -183,7 +180,7 @@ impl<P> ClientIp<P> {
     /// Sets the header that proxies write. Default: `x-forwarded-for`.
     ///
     /// `forwarded` is read by RFC 7239, and every other header as a list of addresses, like
-    /// `x-forwarded-for`. A header with a single address is such a list too.
+    /// `x-forwarded-for`.
     pub fn header(self, name: HeaderName) -> Self {
         Self { header: ForwardedHeader::new(name), ..self }
     }
@@ -199,8 +196,7 @@ impl<P> ClientIp<P> {
     /// Trusts the header of a peer without an IP address, such as on a Unix socket. Default:
     /// `false`, and such a request has no key.
     ///
-    /// Set it only if nothing but a proxy can connect. If the peer is missing for another reason,
-    /// such as a forgotten `into_make_service_with_connect_info`, each client could choose its own
+    /// Set it only if nothing but a proxy can connect. Otherwise each client could choose its own
     /// address.
     pub fn trusts_missing_peer(self, trusts: bool) -> Self {
         Self { trusts_missing_peer: trusts, ..self }

@@ -34,7 +34,6 @@ const CODES: [(&str, u16); 16] = [
     ("unauthenticated", 401),
 ];
 
-/// A request of Connect.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ConnectCall {
     Unary,
@@ -80,13 +79,11 @@ pub(super) fn timeout<B>(request: &Request<B>) -> Option<Duration> {
     digits.parse().ok().map(Duration::from_millis)
 }
 
-/// Returns the HTTP status of a code.
 pub(super) fn http_status(status: &RpcStatus) -> StatusCode {
     let (_, http) = CODES[usize::from(status.code) - 1];
     StatusCode::from_u16(http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// Writes an error in JSON.
 pub(super) fn error(status: &RpcStatus, message: &str) -> String {
     let (code, _) = CODES[usize::from(status.code) - 1];
     let mut json = String::with_capacity(256);

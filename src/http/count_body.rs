@@ -26,8 +26,8 @@ pin_project! {
     /// and take the charge out of a [`SettleHandle`](crate::respond::SettleHandle).
     ///
     /// It settles once: when the body has ended or failed, or when it is dropped because the caller
-    /// has left. In that case, the frames so far count. A frame counts when the server takes it, so
-    /// a caller that leaves may not have received the last counted frames.
+    /// has left. A frame counts when the server takes it, so a caller that leaves may not have
+    /// received the last ones.
     ///
     /// [Tokens and bytes][tokens] counts uploads so.
     ///

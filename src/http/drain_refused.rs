@@ -17,13 +17,10 @@ use tokio::time::timeout;
 
 use crate::tower::reject::Drain;
 
-/// The most bytes that are read of one body.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The longest time that one body is read.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
-/// The most bodies of a layer that are read at once.
 const MAX_BODIES: usize = 256;
 
 /// Reads on the bodies of refused requests: see

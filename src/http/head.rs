@@ -46,8 +46,7 @@ impl<'a> Head<'a> {
     ///
     /// Returns `None` without that header, or if it has other bytes than visible ASCII, spaces and
     /// tabs. Returns `None` too if it has more than one line, like
-    /// [`by_api_key`](crate::by_api_key). A caller may add a line to the one that a proxy appends,
-    /// and another program might read the other line. For headers that may have several lines, use
+    /// [`by_api_key`](crate::by_api_key). For headers that may have several lines, use
     /// [`headers`](Head::headers).
     #[doc(alias = "by_header")]
     #[must_use]

@@ -41,7 +41,6 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Adds the fields to a response.
     pub(super) fn write<C>(&self, decision: &Decision, response: &mut Response<C>) {
         let is_decided = matches!(decision.origin(), Origin::Store | Origin::Local | Origin::Cache);
         if self.style == HeaderStyle::None || !is_decided {
@@ -119,7 +118,6 @@ fn draft_07(at: Standing) -> Option<HeaderValue> {
     value(&["limit=", limit, ", remaining=", remaining, ", reset=", reset])
 }
 
-/// Writes a number as a value.
 pub(super) fn number(number: u64) -> Option<HeaderValue> {
     HeaderValue::from_str(itoa::Buffer::new().format(number)).ok()
 }

@@ -91,9 +91,10 @@ pub enum OnAdmitted {
 /// policies with [`Decision::with_policies`](crate::Decision::with_policies).
 ///
 /// Lists are appended to those of the inner service. If the inner service has set one of the other
-/// fields, that field is kept, and no other field is added. With two layers of this crate, these
-/// fields show the tighter of both tightest policies. Scripts in a browser read them only if the
-/// CORS layer exposes them.
+/// fields, it stays, and no other field is added. With two layers of this crate, these fields show
+/// the tighter policy. The page [what callers see][page] has the rules of CORS.
+///
+/// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/what_callers_see/
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct RateLimitHeaders {
@@ -120,9 +121,6 @@ impl RateLimitHeaders {
     /// Raises the reset of an admitted request, so that `r / t` is at most `q / w`. A client that
     /// spreads its remaining units over the reset then keeps to the rate of the policy. Default:
     /// the reset is when the whole quota is available.
-    ///
-    /// It is for clients that pace themselves by these fields. Without it, such a client may send
-    /// the rest of a window in the last second.
     pub const fn cap_rate(mut self) -> Self {
         self.caps_rate = true;
         self

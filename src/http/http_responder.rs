@@ -33,11 +33,8 @@ use crate::tower::reject::Respond;
 /// [`no_key`]: HttpResponder::no_key
 /// [`www_authenticate`]: HttpResponder::www_authenticate
 ///
-/// If the store is away, the status is not 429: the caller did nothing wrong. The error type of the
-/// inner service stays.
-///
-/// A gRPC request gets a trailers-only status instead. It is a `POST` with the content type of gRPC
-/// or of gRPC-Web. It never waits longer than its `grpc-timeout`.
+/// A gRPC request gets a trailers-only status instead. It never waits longer than its
+/// `grpc-timeout`.
 ///
 /// | HTTP status | gRPC status |
 /// |---|---|
@@ -48,17 +45,15 @@ use crate::tower::reject::Respond;
 /// | 403 | `PERMISSION_DENIED` (7) |
 ///
 /// Pushback is the header `grpc-retry-pushback-ms`: the milliseconds until the caller may try
-/// again, which `RetryInfo` has, too. If the charge can never fit, or its key is blocked without an
-/// end, it is -1 and there is no `RetryInfo`.
+/// again, or -1 if the charge can never fit.
 ///
 /// A request of Connect gets an error in JSON with the same codes. It needs a body: a `String`, the
 /// body of axum or of tonic with the feature of that name, or one that
 /// [`connect_body`](HttpResponder::connect_body) makes. With another body, the answer is the one
-/// for HTTP. The page [gRPC] says which requests these are, and lists the details of both.
+/// for HTTP. The page [gRPC] has the details of both.
 ///
 /// [`headers`](HttpResponder::headers) sets the fields that show a caller its limits. [What callers
-/// see][callers] has more examples. The closure of `body` returns the body type of the service,
-/// with axum `axum::body::Body`:
+/// see][callers] has more examples.
 ///
 /// ```
 /// use http::{HeaderValue, Request, Response};
@@ -84,20 +79,16 @@ pub struct HttpResponder<F = DefaultBody, E = DefaultBody> {
 
 #[derive(Clone, Debug)]
 struct ResponderSettings {
-    /// The status for a request without a key.
     no_key: StatusCode,
     challenge: Option<HeaderValue>,
     content_type: Option<HeaderValue>,
     edit_headers: Option<EditHeaders>,
-    /// The code of a denial in gRPC and Connect.
     rpc_code: u8,
     headers: RateLimitHeaders,
-    /// True if a [`DecisionReport`] is added to requests.
     report_in_request: bool,
     report_in_response: bool,
 }
 
-/// Changes the headers of a refusal.
 #[derive(Clone)]
 struct EditHeaders(Arc<Edit>);
 
@@ -127,9 +118,8 @@ impl<F, E> HttpResponder<F, E> {
     /// Sets the status for a request without a key. Default: 400. A gRPC request gets the matching
     /// status of the table at [`HttpResponder`].
     ///
-    /// It applies to errors of kind [`Request`](crate::ErrorKind::Request): the request lacks
-    /// something. For another kind, such as a missing peer address, the status is 400: the fault is
-    /// in the application, and authentication would not help.
+    /// It applies to errors of kind [`Request`](crate::ErrorKind::Request). For another kind, such
+    /// as a missing peer address, the status is 400.
     pub const fn no_key(mut self, status: StatusCode) -> Self {
         self.settings.no_key = status;
         self
@@ -200,8 +190,7 @@ impl<F, E> HttpResponder<F, E> {
     /// Sets the body of refusals to a short text, and their content type to
     /// `text/plain; charset=utf-8`. The body type must be `From<String>`. Default: an empty body.
     ///
-    /// It is the text of the [`HttpRefusal`]: the fault of the request, without details of the
-    /// store.
+    /// It is the text of the [`HttpRefusal`], without details of the store.
     pub fn text(self) -> HttpResponder<PlainText, E> {
         self.content_type(HeaderValue::from_static("text/plain; charset=utf-8"))
             .with_body(PlainText)
@@ -254,12 +243,7 @@ impl<F, E> HttpResponder<F, E> {
 
     /// Returns the response to a refused request, for handlers that call a limiter themselves.
     ///
-    /// A closure in [`respond`](crate::RateLimitLayer::respond) has only a `&Refusal`, so it does
-    /// not compile with this call: pass the responder itself to `respond`.
-    ///
-    /// A handler calls a limiter itself if the key is in the body, such as the user of a login. Of
-    /// the request, only the head is used, since `HEAD` and gRPC get other responses. Here an empty
-    /// request is enough.
+    /// Of the request, only the head is used, since `HEAD` and gRPC get other responses.
     ///
     /// [Login protection][login] has an example.
     ///

@@ -15,8 +15,7 @@ use super::retry_after::retry_after;
 ///
 /// Retries are load too, so three bounds hold: for a request, three more attempts, each after 30 s
 /// at most; for all requests of the policy and its clones together, one more attempt a second, and
-/// one for each ten calls that are not refused. Up to a tenth of each time is added at random, so
-/// that not all callers come back at once.
+/// one for each ten calls that are not refused. Up to a tenth of each time is added at random.
 ///
 /// - Only a refusal that names a time is tried again: 429 or 503, or a status of gRPC in the
 ///   headers. An error of the service is not.

@@ -17,7 +17,6 @@ thread_local! {
     static KEPT: RefCell<VecDeque<Rc<PolicyList>>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// The form of the list's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `"api";q=100;w=60`, as in draft-11.
@@ -26,13 +25,11 @@ pub(super) enum Form {
     Bare,
 }
 
-/// A list of policies, and its field.
 pub(super) struct PolicyList {
     form: Form,
     members: Vec<(String, Terms)>,
     /// `None` if the list is empty.
     pub(super) field: Option<HeaderValue>,
-    /// The policies' names in the field.
     pub(super) names: Vec<String>,
 }
 

@@ -77,7 +77,6 @@ fn violated(decision: &Decision) -> Vec<String> {
     refuses.map(|(_, name)| name).collect()
 }
 
-/// Appends a text in quotes.
 pub(super) fn push_text(json: &mut String, text: &str) {
     json.push('"');
     // Names of policies need no escapes.

@@ -85,7 +85,6 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Reads the fields of HTTP.
 fn of_fields(headers: &HeaderMap) -> Option<Duration> {
     let all = |name: &'static str| {
         headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok())

@@ -18,7 +18,6 @@ const UNAUTHENTICATED: u8 = 16;
 /// The reason and the domain in an `ErrorInfo`.
 const ERROR_INFO: [&str; 2] = ["RATE_LIMIT_EXCEEDED", env!("CARGO_PKG_NAME")];
 
-/// The status of a refused RPC.
 pub(super) struct RpcStatus {
     pub(super) code: u8,
     /// The names of messages in `google.rpc`, and the messages in protobuf.
@@ -105,7 +104,6 @@ fn number(message: &mut Vec<u8>, field: u8, value: u64) {
     }
 }
 
-/// Adds a field with bytes.
 fn bytes(message: &mut Vec<u8>, field: u8, value: &[u8]) {
     message.push(field << 3 | 2);
     varint(message, value.len() as u64);
@@ -133,7 +131,6 @@ pub(super) fn retry_delay(status: &[u8]) -> Option<Duration> {
     (nanos < 1_000_000_000).then(|| Duration::new(seconds.unsigned_abs(), nanos))
 }
 
-/// A field of an encoded message: a number, or bytes.
 struct Field<'a> {
     number: u64,
     value: u64,

@@ -14,7 +14,6 @@ pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 pub(super) struct Standing {
     pub(super) limit: u64,
     pub(super) remaining: u64,
-    /// The reset in seconds.
     pub(super) reset: u64,
     /// True if `t` states `reset`. False if nothing is taken, or if a refused charge can never fit.
     pub(super) has_reset: bool,
@@ -75,7 +74,6 @@ pub(super) fn whole_seconds(time: Duration) -> u64 {
     whole.saturating_add(u64::from(time.subsec_nanos() > 0)).max(1)
 }
 
-/// Returns the reserved wait.
 fn reserved(decision: &Decision) -> Duration {
     match decision.outcome() {
         Outcome::Wait(wait) => wait,

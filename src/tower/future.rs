@@ -223,7 +223,6 @@ where
     }
 }
 
-/// Returns what a settlement does to the key.
 fn operation_of(settle: Settle) -> Option<Operation> {
     match settle {
         Settle::Reset => Some(Operation::Reset),
@@ -263,7 +262,6 @@ fn renew<L: Limiter>(
     }
 }
 
-/// Takes back the units that the handler did not take.
 #[inline]
 fn take_back(handle: &mut Option<SettleHandle>, decision: &mut Decision) {
     if let Some(unsettled) = handle.take().and_then(|handle| handle.take()) {
@@ -271,7 +269,6 @@ fn take_back(handle: &mut Option<SettleHandle>, decision: &mut Decision) {
     }
 }
 
-/// Answers a request that does not reach the inner service.
 fn reject<L, K, R, F, W, D, Req, Res, E>(
     shared: &Shared<L, K, R, Hooks<F, W, D>>,
     request: &mut Option<Req>,

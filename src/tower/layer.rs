@@ -42,10 +42,8 @@ use crate::tower::shared::{Hooks, Shared};
 ///
 /// **Two layers on one request** take from two limits, one after the other. When the inner layer
 /// refuses, the outer one has already taken its units, and they stay taken. Use one layer whose
-/// limiter decides about both limits: see [several limits].
-///
-/// Clones share the limiter and the number of requests that wait. A setter on one clone does not
-/// change the others.
+/// limiter decides about both limits: see [several limits]. Clones share the limiter and the number
+/// of requests that wait.
 ///
 /// [several limits]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/several_limits/
 #[doc(alias("GovernorLayer", "throttle"))]
@@ -59,8 +57,7 @@ impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     ///
     /// `key` is usually [`by_head`](crate::by_head) around a closure over the head, which does not
     /// compile without it: "expected closure signature `for<'a> fn(&'a Request<Body>) -> _`", or
-    /// "type annotations needed". It may be a closure over the whole request, which states the
-    /// request's type. See [`KeyExtractor`](crate::key::KeyExtractor).
+    /// "type annotations needed". See [`KeyExtractor`](crate::key::KeyExtractor).
     ///
     /// [`HttpResponder`] answers refusals. A service that does not speak HTTP needs another
     /// responder: see [`respond`](RateLimitLayer::respond).
@@ -82,15 +79,10 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     ///
     /// # Callers who lose patience
     ///
-    /// When a caller leaves while it waits, its slot becomes free. The later requests of this
-    /// process for the same keys, quota and cost move up, in their order. So a `max_wait` longer
-    /// than the patience of callers costs no throughput. If you know that patience, still choose a
-    /// shorter `max_wait`: a request that would leave before its slot is then refused at once, and
-    /// its caller learns when to come back. A tower `Timeout` outside of the layer is such a
-    /// caller.
-    ///
-    /// The last slot goes back to the store. If the store cannot take it, the next charge of that
-    /// key takes it, even after a reset or a block by another process.
+    /// When a caller leaves while it waits, the later requests of this process for the same keys,
+    /// quota and cost move up. So a `max_wait` longer than the patience of callers costs no
+    /// throughput. If you know that patience, still choose a shorter `max_wait`: a request that
+    /// would leave before its slot is then refused at once.
     #[doc(alias("delay", "queue"))]
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { shared: Arc::new(Shared { max_wait: wait, ..self.into_shared() }) }
@@ -98,8 +90,6 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
 
     /// Sets how many requests may wait at once; all others are admitted now or refused. Default:
     /// 1,024. A request that may wait counts from its call, while the limiter decides about it.
-    ///
-    /// Clones made after this call, and their services, share this number.
     #[doc(alias("max_queue", "queue_size"))]
     pub fn max_waiters(self, requests: usize) -> Self {
         let waiters = Arc::new(Semaphore::new(requests.min(Semaphore::MAX_PERMITS)));
@@ -145,14 +135,11 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// - **Trust**: whoever answers the client can stop its key for `longest`, so set this only
     ///   where the upstream is trusted. If a client calls several upstreams, give each a key of its own.
     /// - **Calls during the time** do not reach the upstream. Those whose `max_wait` allows it wait
-    ///   for its end; others are refused with the rest of it as their `Retry-After`. Those that wait
-    ///   for a slot already look again before they go, which is one more question to the limiter.
-    ///   Those under way go on.
-    /// - A refused call keeps its units, unless its body settles them. Of two pauses, the later end
-    ///   counts.
+    ///   for its end; others are refused with the rest of it as their `Retry-After`. Those that
+    ///   wait already ask the limiter once more before they go.
     /// - A call that took no units pauses nothing: one that [`FailOpen`](crate::FailOpen) or a shadow
     ///   admitted, or whose handler took its units.
-    /// - Statuses of gRPC count if they are in the headers, as refusals are; trailers do not.
+    /// - A gRPC status in trailers does not count.
     ///
     /// ```
     /// use std::time::Duration;
@@ -211,8 +198,7 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     ///
     /// **By the body**: when the body ends, fails or is dropped, the unused units are refunded, or
     /// the missing ones are taken. So a caller that leaves in the middle pays for what it was sent.
-    /// A response without frames costs nothing. A comment that keeps a connection alive is a frame
-    /// too.
+    /// A response without frames costs nothing.
     ///
     /// A closure of [`settle`](RateLimitLayer::settle) sees each response whose handler took no
     /// units. The body is counted if it returns [`Settle::Later`].
@@ -220,8 +206,7 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// The service must take an `http::Request` and return an `http::Response`.
     ///
     /// **A caller that leaves before the response** drops no body: the whole charge stays, and only
-    /// units of a `Concurrency` are released. A language model may take seconds before its first
-    /// token: let the handler settle.
+    /// units of a `Concurrency` are released. If that may take seconds, let the handler settle.
     ///
     /// **While a body runs, held units are renewed**: see [`Hold`](crate::limiter::Hold). The units
     /// of a connection that is upgraded (101) are released with its response, unless the handler
@@ -263,14 +248,11 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// Reads on the body of a refused request in the background, and drops what it reads. Default:
     /// the body is dropped at once.
     ///
-    /// Use it for uploads over HTTP/1.1. Without it, the server closes the connection of a refused
-    /// upload while its caller still sends. The caller then sees a reset, and not the 429.
+    /// Use it for uploads over HTTP/1.1, whose callers would see a reset, and not the 429.
     ///
     /// At most 64 MiB of a body are read, for 2 s at most, and of 256 bodies at once; further
     /// bodies are dropped. Bodies of HTTP/2, and of a caller with `Expect: 100-continue`, are not
-    /// read: these callers see the answer anyway.
-    /// Put the layer outside of a decompression of bodies, so that refused bodies are not
-    /// decompressed. The runtime needs timers.
+    /// read. Put the layer outside of a decompression of bodies. The runtime needs timers.
     ///
     /// The service must take an `http::Request` with a body that has a `Default`, as those of axum
     /// and tonic do. hyper's `Incoming` has none: wrap it in another body outside of the layer.

@@ -109,9 +109,8 @@ impl<Req> Drain<Req> for () {
 ///
 /// For HTTP and gRPC, prefer [`HttpResponder`](crate::HttpResponder). Around a tonic `Channel` it
 /// makes a `Status` with `RESOURCE_EXHAUSTED` and `RetryInfo`, while `Raise` makes one with
-/// `Unknown`. The guide's [gRPC] page has a responder that keeps both the code
-/// and the refusal. An axum `Router` does not accept a service that can fail: with `Raise` the
-/// compiler says that `Infallible: From<Box<dyn Error + Send + Sync>>` is not satisfied.
+/// `Unknown`. The guide's [gRPC] page has a responder that keeps both the code and the refusal. An
+/// axum `Router` does not accept a service that can fail.
 ///
 /// The service's error becomes a [`BoxError`]. `error.downcast_ref::<Refusal>()` finds the refusal
 /// in it. In a tonic `Status`, the refusal is the [`source`](std::error::Error::source).

@@ -40,9 +40,8 @@ use crate::limiter::hold::{self, SettleBy};
 /// let app: Router = Router::new().layer((logins, bytes));
 /// ```
 ///
-/// The response is not delayed, except by a reset. With Redis, the refund is sent at the time of
-/// the response, before later charges of this process. A charge of another process may still come
-/// first: for the same key, a bucket or a log then refunds nothing.
+/// The response is not delayed, except by a reset. With Redis, a charge of another process may come
+/// before the refund: for the same key, a bucket or a log then refunds nothing.
 ///
 /// The limiter that decided settles, even if it is the fallback of an `or_else`. Only a
 /// [`Reset`](Settle::Reset) goes to the inner limiter of an `or_else`. A peek and
@@ -50,20 +49,16 @@ use crate::limiter::hold::{self, SettleBy};
 ///
 /// **If the caller leaves before the response, nothing is settled: what was charged stays.** Only
 /// units of a [`Concurrency`](crate::algorithm::Concurrency) are released. So charge the most that
-/// a request may use, and refund the rest, as above. A handler that has taken the units out of its
-/// [`SettleHandle`] settles them, even if its caller left.
+/// a request may use, or let the handler settle: see [`SettleHandle`].
 ///
 /// [This table](crate::algorithm#what-an-algorithm-refunds) says what an algorithm can refund and
-/// take. A key that owes is refused until its debt has refilled, or waits for that if its
-/// `max_wait` is as long. The longest debt, [`max_debt`](crate::algorithm::TokenBucket::max_debt),
-/// is 365 days unless set. Units that a limit cannot take are reported by
-/// [`Settled`](crate::future::Settled), by [metrics](crate::limiter::MetricsExt::metrics) and
-/// [events](crate::limiter::TraceExt::trace).
+/// take. A key that owes is refused until its debt has refilled: see
+/// [`max_debt`](crate::algorithm::TokenBucket::max_debt). Units that a limit cannot take are
+/// reported by [`Settled`](crate::future::Settled), by
+/// [metrics](crate::limiter::MetricsExt::metrics) and [events](crate::limiter::TraceExt::trace).
 ///
 /// If most of a charge is usually refunded, take a [`Budget`](crate::algorithm::Budget) or a
-/// window. A layer settles each request with a budget that was answered, even if the inner service
-/// failed. If requests are charged little at first and the rest afterwards, take a bucket, since it
-/// remembers debt.
+/// window. If requests are charged little at first and the rest afterwards, take a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settle {
     /// Keeps what was charged.
@@ -76,23 +71,21 @@ pub enum Settle {
     /// Takes this number of units more than was charged, even if they do not fit.
     Add(u64),
     /// Resets the key, as [`LimiterExt::reset`](crate::LimiterExt::reset) does with the charge of
-    /// the request. For example, a login that succeeds clears the failures before it.
+    /// the request.
     ///
     /// The request's own units are forgotten too. A charge of several keys resets all of them:
-    /// limit an address and a user by separate layers, or a caller with an account clears the
-    /// address.
+    /// limit an address and a user by separate layers.
     ///
-    /// The response waits for the reset. If the store fails, the response still passes, and the
-    /// units stay taken. A limiter without resets refunds the request instead. So do the policies
-    /// of `tower-sluice-policies`: your handler resets the right one with `PolicyHandle::reset`.
+    /// The response waits for the reset, and passes even if the store fails. A limiter without
+    /// resets refunds the request instead. So do the policies of `tower-sluice-policies`: your
+    /// handler resets the right one with `PolicyHandle::reset`.
     Reset,
     /// Pauses the key of the request for this time, as
     /// [`LimiterExt::pause`](crate::LimiterExt::pause) does: for an upstream that says stop. It
     /// keeps what was charged, or leaves it to the body as [`Later`](Settle::Later) does.
     /// [`obey_upstream`](crate::RateLimitLayer::obey_upstream) reads the time from the response.
     ///
-    /// The response waits for the pause, so that the next request finds it. If the store fails, or
-    /// the limiter has no pauses, the response still passes.
+    /// The response waits for the pause, and passes even if the store fails.
     Pause(Duration),
     /// Leaves it to the response's body, if
     /// [`settle_later`](crate::RateLimitLayer::settle_later) counts bodies. Otherwise, and if the
@@ -102,10 +95,9 @@ pub enum Settle {
 
 /// The answer of the inner service to a request, and the decision about the request.
 ///
-/// Of a service that answers with an [`http::Response`], it has a
-/// [`status`](Answer::status) and a [`response`](Answer::response). These need no types in the
-/// closure. A closure that reads another [`result`](Answer::result) states its type:
-/// `|answer: Answer<u64, io::Error>| ..`.
+/// Of a service that answers with an [`http::Response`], it has a [`status`](Answer::status) and a
+/// [`response`](Answer::response). A closure that reads another [`result`](Answer::result) states
+/// its type: `|answer: Answer<u64, io::Error>| ..`.
 pub struct Answer<'a, Res, E> {
     pub(crate) decision: &'a Decision,
     pub(crate) result: &'a Result<Res, E>,
@@ -215,7 +207,6 @@ pub struct Later<W> {
 }
 
 impl<W> Later<W> {
-    /// Takes the units of a request out of its decision.
     pub(crate) fn take(&self, decision: &mut Decision) -> Option<Unsettled> {
         let reservation = decision.take_reservation()?;
         Some(Unsettled { reservation, settle_by: Arc::clone(&self.settle_by) })
@@ -234,9 +225,8 @@ debug_by_name!([W] Later<W>);
 /// known only after the response has begun, such as the tokens of a stream.
 ///
 /// It comes from a [`SettleHandle`], and can be moved into another task. If it is dropped, it
-/// settles nothing: the charge stays. If a caller hangs up, its handler is dropped at the current
-/// `await`, or the returned stream is dropped. So if one of these owns it, put it into a
-/// [`SettleGuard`]. A spawned task is not dropped, so it needs no guard.
+/// settles nothing: the charge stays. A handler or a stream whose caller hangs up is dropped, so
+/// put it into a [`SettleGuard`] there. A spawned task needs no guard.
 pub struct Unsettled {
     pub(crate) reservation: Reservation,
     settle_by: Arc<dyn SettleBy>,
@@ -279,7 +269,6 @@ impl SettleGuard {
         self.used = self.used.saturating_add(units);
     }
 
-    /// Adds the units that were charged.
     pub(crate) fn add_cost(&mut self) {
         self.add(self.unsettled.as_ref().map_or(0, Hold::cost));
     }
@@ -343,7 +332,7 @@ debug_by_name!([] Unsettled: reservation);
 /// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later) adds it to each request
 /// that passes. With axum it is `Extension<SettleHandle>`; with tonic
 /// `request.extensions().get::<SettleHandle>()`. With two layers on one request, it is the handle
-/// of the inner layer, unless the request is not limited there: it is exempt, or the limit is off.
+/// of the inner layer, unless the request is not limited there.
 ///
 /// If a handler takes the content, the handler settles it and the layer does not. Take it before
 /// the handler awaits anything: if a caller leaves before the response, the layer settles nothing.
@@ -354,8 +343,8 @@ debug_by_name!([] Unsettled: reservation);
 pub struct SettleHandle(Arc<Mutex<Option<Unsettled>>>);
 
 impl SettleHandle {
-    /// Takes out the units of the request. `None` if they were already taken out. Also `None` if
-    /// the request took nothing, because it is exempt or the limiter failed open.
+    /// Takes out the units of the request. `None` if they were already taken out, or if the request
+    /// took nothing.
     #[must_use = "what is dropped stays charged"]
     pub fn take(&self) -> Option<Unsettled> {
         lock(&self.0).take()

@@ -10,7 +10,6 @@ use crate::core::Decision;
 use crate::limiter::Limiter;
 use crate::observe::RefusalWatch;
 
-/// The parts that a layer and its services share.
 pub(crate) struct Shared<L, K, R, H> {
     pub(crate) limiter: Arc<L>,
     pub(crate) key: Arc<K>,

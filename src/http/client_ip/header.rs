@@ -12,10 +12,8 @@ use http::{HeaderMap, HeaderName};
 
 use super::{forwarded, forwarded_address};
 
-/// The most elements that are read.
 const MAX_ELEMENTS: usize = 64;
 
-/// The most bytes that are read.
 const MAX_BYTES: usize = 8 * 1024;
 
 /// The header that proxies append to.
