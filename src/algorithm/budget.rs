@@ -14,7 +14,6 @@ use super::{
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
-/// The default shortest time that units are held.
 const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(60);
 
 /// The smallest value of that time.
@@ -22,11 +21,9 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 
 /// Holds the units that a charge may cost, and later spends the units that it did cost.
 ///
-/// It is for requests whose cost is known only at their end: the tokens of a language model, a
-/// GraphQL query, the bytes of an upload. Such a request is charged an estimate, which a budget
-/// holds until the [settlement](crate::Limiter::settle). Then it spends the used units. All others
-/// are free at once, even if other charges were decided meanwhile. A [`TokenBucket`] on a busy key
-/// gives back nothing. The guide has [costs and budgets][costs].
+/// A request is charged an estimate, which a budget holds until the
+/// [settlement](crate::Limiter::settle). Then it spends the used units. All others are free at
+/// once, even if other charges were decided meanwhile. The guide has [costs and budgets][costs].
 ///
 /// **Bound.** The units that are settled within any stretch of time `d` sum to at most
 /// `burst + d * limit / period`. A settlement counts at the instant at which it is made. Held
@@ -41,17 +38,15 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// requests that run or wait hold at most `burst` units together. So choose a burst that is large
 /// enough for all requests that run at the same time.
 ///
-/// Units that a settlement frees go to the next charge. Requests that already wait keep their
-/// slots, so the next charge may overtake them. No wait is reserved while only a settlement makes
-/// room.
+/// Units that a settlement frees go to the next charge. It may overtake those that wait. No wait is
+/// reserved while only a settlement makes room.
 ///
 /// # Settle every charge
 ///
 /// A [layer](crate::RateLimitLayer) settles each request that the inner service has answered: the
 /// closure of [`settle`](crate::RateLimitLayer::settle) returns the cost, by default the full cost.
 /// [`acquire`](crate::LimiterExt::acquire) and [`check`](crate::Limiter::check) return the decision
-/// to their caller, who must settle it, even if all units were used. So must a handler that takes
-/// the reservation.
+/// to their caller, who must settle it, even if all units were used.
 ///
 /// A charge that is never settled counts as spent after [`max_hold`](Budget::max_hold). A
 /// settlement after that time, or after a reset of the key, changes nothing, and gives back 0.
@@ -79,7 +74,6 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// [`TokenBucket`]: super::TokenBucket
 /// [costs]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/costs_and_budgets/
 #[doc(alias("authorize", "capture", "hold", "llm", "tokens"))]
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,8 +94,7 @@ impl Budget {
 
     /// Sets the shortest time for which a charge is held, 1 µs to 365 days. Default: 60 s.
     ///
-    /// The time begins when the units are reserved. A request that waits takes over the units of
-    /// one before it that leaves. These may have been reserved up to the longest wait earlier.
+    /// The time begins when the units are reserved.
     ///
     /// A charge that is not settled within this time counts as spent, after twice this time at the
     /// latest. So choose a time longer than the longest request, its wait included. No charge waits
@@ -152,7 +145,6 @@ impl Rule {
         State { owes: self.full(&state, now) > self.latest(now, self.horizon), ..state }
     }
 
-    /// The start of the era of an instant.
     #[inline]
     fn era(&self, at: i64) -> i64 {
         at - at % self.max_hold
@@ -205,7 +197,6 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a new key: nothing is spent, and nothing is held.
     fn new(rule: &Rule, now: i64) -> Self {
         let (denominator, begin) = (rule.unit.denominator, rule.era(now));
         Self { full: 0, part: 0, denominator, begin, current: 0, former: 0, owes: false }

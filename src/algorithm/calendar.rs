@@ -43,8 +43,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// ```
 ///
 /// **Its cost**: a call to Redis has 6 more arguments, the edges of windows around the present,
-/// about 100 bytes. A limiter without a calendar sends nothing more. In memory, a decision takes
-/// about 0.6 µs more than that of another window, on a time zone with changes of clocks.
+/// about 100 bytes. In memory, a decision takes about 0.6 µs more than that of another window, on a
+/// time zone with changes of clocks.
 ///
 /// [`FixedWindow`]: super::FixedWindow
 #[derive(Clone, Copy)]
@@ -54,7 +54,6 @@ pub struct Calendar {
     zone: &'static TimeZone,
 }
 
-/// The kind of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CalendarPeriod {
     Day,
@@ -221,7 +220,6 @@ impl Calendar {
         (0..windows).fold(self.window(at)[1], |end, _| self.window(end)[1])
     }
 
-    /// Returns the first day of the window of a day.
     fn first_day(&self, day: Date) -> Date {
         match self.span {
             CalendarPeriod::Day => day,
@@ -245,7 +243,6 @@ impl Calendar {
         }
     }
 
-    /// Returns the first day of the next window.
     fn next(&self, first: Date) -> Date {
         let after = |days: i8| (0..days).fold(first, |day, _| day.tomorrow().unwrap_or(day));
         match self.span {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
-/// The default of the longest wait that an algorithm reserves.
 pub(crate) const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
 
 /// The longest horizon that can be set, and the default of the longest debt.
@@ -13,7 +12,6 @@ pub(super) const YEAR: Duration = Duration::from_secs(365 * 86_400);
 /// The limit of exact integers: a script computes exactly below it.
 pub(crate) const INEXACT: i64 = crate::core::quota::INEXACT as i64;
 
-/// Limits a time to 365 days.
 pub(super) const fn at_most_a_year(time: Duration) -> Duration {
     if time.as_micros() > YEAR.as_micros() { YEAR } else { time }
 }
@@ -26,7 +24,6 @@ pub(super) fn without_burst(
     checked_burst(quotas.into().one()?, why)
 }
 
-/// Returns the quota if it has no burst.
 pub(super) fn checked_burst(quota: Quota, why: &'static str) -> Result<Quota, QuotaError> {
     if quota.burst_size() == quota.limit() { Ok(quota) } else { Err(QuotaError(why)) }
 }
@@ -56,7 +53,6 @@ macro_rules! horizon_setter {
     };
 }
 
-/// Implements the setter of the longest debt.
 macro_rules! max_debt_setter {
     () => {
         /// Sets the longest time for which a key may owe units, at most 365 days. Default: 365
@@ -85,7 +81,6 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    /// The unit of a quota.
     pub(super) fn of(quota: Quota) -> Result<Self, QuotaError> {
         let (numerator, denominator) = quota.unit()?;
         Ok(Self { numerator: exact(numerator), denominator: exact(denominator) })
@@ -96,7 +91,6 @@ impl Unit {
         self.numerator >= INEXACT
     }
 
-    /// The unit that a script has sent.
     pub(super) fn sent(numerator: i64, denominator: i64) -> Option<Self> {
         (numerator > 0 && denominator > 0).then_some(Self { numerator, denominator })
     }
@@ -126,7 +120,6 @@ impl Unit {
         (whole, part).max((now, 0))
     }
 
-    /// Returns the units, or as many as have an exact time.
     pub(super) fn exact_units(self, units: i64) -> i64 {
         units.min((INEXACT - 1) / self.numerator)
     }

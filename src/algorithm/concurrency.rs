@@ -14,7 +14,6 @@ use super::{
 };
 use crate::core::quota::{Quota, QuotaError, Quotas};
 
-/// The default of the shortest time that units are held.
 const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(60);
 
 /// The eras in [`Concurrency::max_hold`]. One more counts, since a charge may come at the end of
@@ -33,16 +32,14 @@ const PAUSE: i64 = 1_000_000;
 /// [`max_hold`](Concurrency::max_hold), since their charge or last
 /// [renewal](crate::Limiter::renew), sum to at most `limit`, at every instant.
 ///
-/// **Cost.** An instant and five counts for each key, however many requests hold units. With a name
-/// of one letter that is 80 bytes in Redis. A sorted set of permits, as Redisson has, takes 112
-/// bytes for one permit of 32 letters, 5,168 for 100, and 134,760 for 1,000. It is exact to the
-/// millisecond; eras hold a dead process's units for up to a quarter longer.
+/// **Cost.** An instant and five counts for each key, however many requests hold units. That is 80
+/// bytes in Redis, with a name of one letter; a sorted set of permits takes 5,168 for 100. Eras
+/// hold a dead process's units for up to a quarter longer.
 ///
 /// **Source.** Stripe's limiter of concurrent requests, and the expirable semaphore of Redisson.
 ///
 /// **Choose it** if requests take very different times, and what is scarce is what runs: workers,
-/// memory, connections, an upstream that limits parallel calls. A rate says nothing about these:
-/// ten requests a second that take a minute each are 600 at once.
+/// memory, connections, an upstream that limits parallel calls.
 ///
 /// # Release every charge
 ///
@@ -56,10 +53,10 @@ const PAUSE: i64 = 1_000_000;
 /// A settlement releases all units of the charge, however many were used, since a limit of
 /// concurrency has nothing to spend. `given_back` of [`Settled`](crate::future::Settled) is the
 /// unused part, as in every algorithm: all units for a use of 0. It is 0 for units whose time was
-/// over: a late release takes no units of others.
+/// over.
 ///
 /// The units of a process that dies are held for `max_hold` at least, and for 1.25 times that time
-/// at most. If the answer of another hold's renewal got lost meanwhile, as long as that renewal.
+/// at most.
 ///
 /// If a failover loses the write of a renewal, a request may outlast its units, and runs uncounted:
 /// [`Hold::is_held`](crate::limiter::Hold::is_held) tells.
@@ -67,13 +64,13 @@ const PAUSE: i64 = 1_000_000;
 /// # No slot is promised
 ///
 /// Nobody knows when units will be released. So no wait is reserved, and the time after which a
-/// refused caller is to ask again is a guess: 1 to 3 s, which the microseconds of the clock spread.
+/// refused caller is to ask again is a guess: 1 to 3 s.
 ///
 /// A charge that has a [`max_wait`](crate::Charge::max_wait) gets
 /// [`Outcome::Retry`](crate::Outcome::Retry). A layer and [`acquire`](crate::LimiterExt::acquire)
 /// then queue it: the charges of a key wait in the order in which they came to this process. The
-/// first one asks at once when this limiter releases units of the key, and otherwise after pauses
-/// of 10 to 250 ms, since other processes release units too. Processes take no turns.
+/// first one asks when this limiter releases units of the key, and after pauses of 10 to 250 ms.
+/// Processes take no turns. The guide has a page on [concurrency].
 ///
 /// A charge of a tuple that waits for another quota holds its units meanwhile. It waits no longer
 /// than `max_hold`.
@@ -86,8 +83,8 @@ const PAUSE: i64 = 1_000_000;
 /// Of a charge's own [`quota`](crate::Charge::quota), the limit counts. [`Quota::at_once`] has no
 /// period.
 ///
-/// If the clock steps back by more than a quarter of `max_hold`, held units count as charged at
-/// that instant. They cannot be released any more.
+/// If the clock steps back by more than a quarter of `max_hold`, held units cannot be released any
+/// more.
 ///
 /// # Example
 ///
@@ -128,6 +125,8 @@ const PAUSE: i64 = 1_000_000;
 /// assert_eq!(check(5_000_000), Allow);
 /// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
+///
+/// [concurrency]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/concurrency/
 #[doc(alias("in flight", "parallel", "permits", "semaphore"))]
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
@@ -162,7 +161,7 @@ impl Concurrency {
     ///
     /// Limiters that share keys must set the same time. After a change, the new time also applies
     /// to the units that are already held. They may then be held too short once, by a quarter of
-    /// the longer time, and a release of them may come too late.
+    /// the longer time.
     pub const fn max_hold(self, max_hold: Duration) -> Self {
         let max_hold = at_most_a_year(max_hold);
         let is_short = max_hold.as_micros() == 0;
@@ -184,7 +183,6 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The start of the era of an instant.
     #[inline]
     fn era(&self, at: i64) -> i64 {
         at - at % self.width
@@ -205,7 +203,6 @@ impl Rule {
         next
     }
 
-    /// The units that are held at `now`.
     #[inline]
     fn held(&self, state: Option<&State>, now: i64) -> i64 {
         state.map_or(0, |state| self.rolled(state, now).sum())

@@ -28,13 +28,10 @@ use crate::core::quota::{Quota, QuotaError, Quotas};
 /// 6.4 in a batch of 64.
 ///
 /// **Windows** are counted from 1970-01-01 00:00 UTC, a Thursday, unless they are
-/// [`anchored`](FixedWindow::anchored). So windows of 7 days begin on Thursdays, and windows of 30
-/// days, or of `1month` in a row, which is 30.44 days, begin on no fixed day of a month. For weeks
-/// that begin on Mondays, for months and for local midnights take [`FixedWindow::calendar`], with
-/// the feature `calendar`.
+/// [`anchored`](FixedWindow::anchored). For weeks that begin on Mondays, for months and for local
+/// midnights take [`FixedWindow::calendar`], with the feature `calendar`.
 ///
-/// **Choose it** for quotas that are sold by the period, such as 1,000 a day. Choose it also for
-/// charges that are often refunded: a window refunds exactly.
+/// **Choose it** for quotas that are sold by the period, such as 1,000 a day.
 ///
 /// **Timeline.** At 2 per second, two charges are admitted in the last microsecond of a second, and
 /// two more in the next microsecond.
@@ -85,11 +82,10 @@ impl FixedWindow {
 
     /// A window that admits `limit` units in each window of a calendar, such as a month in Berlin.
     ///
-    /// The clock of the server decides. A process sends the edges of the windows around its own
-    /// present. If the two clocks differ by more than a window, charges get an error of kind
-    /// [`Configuration`](crate::ErrorKind::Configuration) that names both. A wait ends in the
-    /// next window at the latest: the horizon is at most 12 hours for days, and shorter than a
-    /// window for all others.
+    /// The clock of the server decides. If it and that of the process differ by more than a window,
+    /// charges get an error of kind [`Configuration`](crate::ErrorKind::Configuration) that names
+    /// both. A wait ends in the next window at the latest: the horizon is at most 12 hours for
+    /// days, and shorter than a window for all others.
     ///
     /// A charge brings its own quota by [`Calendar::quota`]. The quotas of decisions have the
     /// length of the window at hand as their period: 31 days in December.

@@ -110,7 +110,6 @@ pub struct ScriptPart {
 }
 
 impl ScriptPart {
-    /// The script of an algorithm.
     pub(super) fn of<A: InLua>() -> Self {
         Self { name: A::NAME, tag: A::TAG, script: A::SCRIPT, own_costs: false }
     }

@@ -1,9 +1,8 @@
 //! Algorithms: pure arithmetic that says when a charge fits.
 //!
-//! Every algorithm is implemented twice: as a Lua script for the server, and as a Rust twin for the
-//! process. Take [`TokenBucket`] unless [choosing an algorithm][choose] says otherwise; a file or a
-//! table may name an [`AnyAlgorithm`]. The page of each type states its bound, its cost, and when
-//! to choose it. See also [what the bound means][bound].
+//! Take [`TokenBucket`] unless [choosing an algorithm][choose] says otherwise; a file or a table
+//! may name an [`AnyAlgorithm`]. The page of each type states its bound, its cost, and when to
+//! choose it. See also [what the bound means][bound].
 //!
 //! # Several quotas
 //!
@@ -13,13 +12,9 @@
 //! its own quota, it states a tuple with one quota for each algorithm. A tuple becomes a `Vec` of
 //! [`AnyAlgorithm`], which is an algorithm itself. [Several limits][several] has an example.
 //!
-//! The decision reports [each quota](crate::Decision::policies) as a policy. Its `quota` is that of
-//! the [tightest](crate::Decision::tightest) policy, its `remaining` the least of all, its
-//! `reset_after` the latest. The policies of a limiter called `api` are called `api-1`, `api-2` and
-//! so on, unless you [name](crate::limiter::Description::names) them.
-//!
-//! Each member refunds what it can, and a reserved wait completely, if nothing was decided since.
-//! After a refund in another order, a member may have no room until the reserved slot.
+//! The decision reports [each quota](crate::Decision::policies) as a policy. The policies of a
+//! limiter called `api` are called `api-1`, `api-2` and so on, unless you
+//! [name](crate::limiter::Description::names) them.
 //!
 //! # What an algorithm refunds
 //!
@@ -37,9 +32,8 @@
 //! | tuples | each member as above | the same | the same |
 //! | Redisson | until they expire | the same | nothing |
 //!
-//! A refund or a settlement of a charge from before a [reset](crate::LimiterExt::reset) does
-//! nothing. In a smooth limiter, a charge may wait for its own cost. Then a partial refund gives
-//! back permits, but no time. The end of a window cancels a debt.
+//! In a smooth limiter whose charges wait for their own cost, a partial refund gives back permits,
+//! but no time. The end of a window cancels a debt.
 //!
 //! # Direct calls
 //!
@@ -466,7 +460,6 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     }
 }
 
-/// The verdict on a check, and the instant at which it fits.
 #[inline]
 fn judge<A: Algorithm>(
     rule: &A::Rule,

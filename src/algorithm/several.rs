@@ -88,7 +88,6 @@ impl<R> MemberRule<R> {
     }
 }
 
-/// Returns each member's rule with that member's state.
 fn each<'a, A: Algorithm>(
     rule: &'a [MemberRule<A::Rule>],
     state: Option<&'a Vec<Option<A::State>>>,
@@ -105,7 +104,6 @@ fn reports<'a, A: Algorithm>(
     each::<A>(rule, state).map(move |(member, own)| A::report(&member.rule, own, now))
 }
 
-/// Joins reports: the least that remains, and the latest reset.
 #[inline]
 pub(super) fn joined(reports: impl IntoIterator<Item = Report>) -> Report {
     reports.into_iter().fold(Report::full(i64::MAX), |all, one| Report {

@@ -56,12 +56,10 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The start of the window that holds `at`.
     fn begin(&self, at: i64) -> i64 {
         at - at % self.period
     }
 
-    /// Converts the state to this rule's windows.
     fn rebase(&self, state: Option<&State>) -> Option<State> {
         let state = state?;
         let begin = self.begin(state.latest);

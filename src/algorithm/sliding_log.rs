@@ -26,7 +26,6 @@ const LAP: i64 = 1_000_000_000_000_000;
 /// The number of laps after which a script counts them from 0 again.
 const LAPS: i64 = 100_000;
 
-/// The most expired members that one step removes.
 const PRUNED: usize = 256;
 
 /// Remembers every admission of the last period, so that nothing is rounded.

@@ -119,7 +119,6 @@ impl Rule {
         State { width: state.width, newest: from, units: units.collect() }
     }
 
-    /// The units in the cells after `cell`.
     fn after(&self, state: &State, cell: i64) -> i64 {
         (0..(state.newest - cell).min(self.cells + 1)).map(|back| state.units_at(back)).sum()
     }

@@ -65,18 +65,14 @@ impl SmoothBursty {
     /// each waits for the permits of those before it.
     ///
     /// A charge then fits only once it is paid for, so its `max_wait` must cover its own cost too.
-    /// If a charge costs more than the store holds, it must be allowed to wait for the rest.
-    /// Otherwise it never fits, and is denied without a time to come back. A key then starts full.
-    /// A store of less than one permit is an error: without a `max_wait` no charge would ever pass.
+    /// Otherwise one that costs more than the store holds never fits. A key then starts full. A
+    /// store of less than one permit is an error: without a `max_wait` no charge would ever pass.
     pub const fn wait_for_own_cost(self) -> Self {
         Self { own_cost: true, ..self }
     }
 
     /// Returns a [`max_wait`](crate::Charge::max_wait) in proportion to the store: `ratio` times
     /// [`max_burst`](SmoothBursty::max_burst). A usual ratio is 0.5.
-    ///
-    /// With `wait_for_own_cost`, callers then wait for at most that share of the stored permits at
-    /// a time.
     #[must_use]
     pub fn cache(&self, ratio: f64) -> Duration {
         Duration::try_from_secs_f64(self.burst.as_secs_f64() * ratio).unwrap_or_default()
@@ -137,7 +133,6 @@ impl Rule {
         (time(self.cap) == 0).then(|| time(credit) as i64)
     }
 
-    /// The credit after the store has filled for a time.
     fn filled(&self, credit: i64, time: i64) -> i64 {
         (credit + time * self.unit.denominator).min(self.cap)
     }

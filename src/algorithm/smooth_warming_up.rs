@@ -62,8 +62,7 @@ impl SmoothWarmingUp {
     /// each waits for the permits of those before it.
     ///
     /// A charge then fits only once it is paid for, so its `max_wait` must cover its own cost too.
-    /// Stored permits take time as well. So a charge never fits if it may not wait for its cost at
-    /// the stable pace: it is denied without a time to come back.
+    /// A charge never fits if it may not wait for its cost at the stable pace.
     pub const fn wait_for_own_cost(self) -> Self {
         Self { own_cost: true, ..self }
     }
@@ -170,7 +169,6 @@ impl Rule {
         (stored.floor() as i64).min(self.whole_most)
     }
 
-    /// The time until the limiter has all permits stored.
     fn rest(&self, stored: f64) -> i64 {
         ((self.most - stored) * (self.warm_up / self.most)).ceil() as i64
     }

@@ -88,7 +88,6 @@ impl Rule {
         (now + time + self.span, self.spare)
     }
 
-    /// The state of a bucket that is full again at an instant.
     #[inline]
     fn state(&self, full: (i64, i64), now: i64) -> State {
         let owes = full > self.latest(now, self.horizon);

@@ -21,7 +21,6 @@ pub(crate) enum Key {
     Constant(&'static str),
     Owned(String),
     Shared(Arc<str>),
-    /// The parts of a charge of several keys.
     Several(Arc<[Option<Charge>]>),
 }
 
@@ -59,8 +58,7 @@ enum Cost {
 
 /// A request for units of a key's quota: a key, a cost, and the longest wait.
 ///
-/// Key extractors make charges from requests; workers make them from strings. A string converts to
-/// a charge of one unit.
+/// A string converts to a charge of one unit.
 ///
 /// ```
 /// use std::time::Duration;
@@ -73,12 +71,9 @@ enum Cost {
 /// assert_eq!(upload.units(), 8);
 /// ```
 ///
-/// Its `Debug` output does not show the key, which may be a secret. But a short key is part of a
-/// name in Redis: see [`Redis`](crate::Redis). So hash a secret before you use it as a key, as
+/// Its `Debug` output does not show the key. But a short key is part of a name in
+/// [`Redis`](crate::Redis). So hash a secret before you use it as a key, as
 /// [`by_api_key`](crate::by_api_key) does.
-///
-/// A combination of limiters reads the [`parts`](Charge::parts) of a charge of
-/// [`several`](Charge::several) keys.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Charge {
@@ -119,10 +114,8 @@ impl Charge {
     /// cost of the whole charge.
     ///
     /// **A cost of 0 is a peek** if you call a limiter yourself: nothing is taken. **Through a
-    /// layer it counts as 1.** So a cost that is computed from a request, such as its
-    /// `Content-Length`, never lets a request pass for free. It also counts as 1 for a member of a
-    /// combination, and for a part of a charge of several keys. For a request through a layer that
-    /// takes nothing, use [`peek`](Charge::peek).
+    /// layer it counts as 1.** It also counts as 1 for a member of a combination, and for a part of
+    /// a charge of several keys. To take nothing there, use [`peek`](Charge::peek).
     ///
     /// [`AllInTurn`]: crate::limiter::AllInTurn
     /// [`AllAtOnce`]: crate::redis::AllAtOnce
@@ -133,10 +126,8 @@ impl Charge {
 
     /// Asks what is left, and takes nothing: the cost is 0, even through a layer.
     ///
-    /// The request then passes even if the key has nothing left, unless the key owes units. A peek
-    /// yields no [`Reservation`](crate::limiter::Reservation), so nothing is settled after the
-    /// response. If the cost is known only after the response, charge an estimate and
-    /// [settle](crate::Settle) it.
+    /// The request then passes even if the key has nothing left, unless the key owes units. If the
+    /// cost is known only after the response, charge an estimate and [settle](crate::Settle) it.
     pub fn peek(mut self) -> Self {
         (self.units, self.cost) = (0, Cost::Peek);
         self
@@ -168,15 +159,15 @@ impl Charge {
     /// each, such as `keep_free((2, 200))` for 10 per second and 1,000 per day. A
     /// [peek](Charge::peek) is admitted if so many units are left.
     ///
-    /// [`remaining`](crate::Decision::remaining) is what is left of the limit, whatever is kept
-    /// free. Header fields have the units that this caller may still take.
+    /// [`remaining`](crate::Decision::remaining) is what is left of the limit. Header fields have
+    /// the units that this caller may still take.
     ///
     /// # With a `max_wait`
     ///
-    /// The slot is where the cost and these units fit. First come, first served: **in a window, a
-    /// log, a counter or a smooth limiter, nobody goes before that slot**, as with each wait there.
-    /// So people wait behind the job. In a bucket or a budget they may still go, and the charge
-    /// then leaves fewer units at its slot. Give such a charge no `max_wait`, and let it come back.
+    /// The slot is where the cost and these units fit. **In a window, a log, a counter or a smooth
+    /// limiter, nobody goes before that slot**: people wait behind the job. In a bucket or a budget
+    /// they may still go, and the charge then leaves fewer units at its slot. Give such a charge no
+    /// `max_wait`, and let it come back.
     pub fn keep_free(mut self, units: impl Into<KeepFree>) -> Self {
         self.keep_free = units.into();
         self
@@ -190,10 +181,10 @@ impl Charge {
     ///
     /// The stored state stays. After 2 of 2 per hour, under 100 per hour, a window, a log or a
     /// counter has 98 left. A token bucket or a smooth limiter has 0 left: the time at which it is
-    /// full again stays. So let the burst change with the limit, or call
+    /// full again stays. Let the burst change with the limit, or call
     /// [`reset`](crate::LimiterExt::reset) when a plan changes. **Give all plans the same period**:
-    /// otherwise a bucket may refuse for the longer one, and a window forgets what it counted, so
-    /// callers can avoid the limit by switching plans. [Tiers and plans][tiers] has the figures.
+    /// otherwise callers can avoid the limit by switching plans. [Tiers and plans][tiers] has the
+    /// figures.
     ///
     /// [tiers]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/tiers/
     pub fn quota(mut self, quota: impl Into<Quotas>) -> Self {
@@ -286,8 +277,8 @@ impl Charge {
     /// knows more of a request than its key. Clones share it. Of two values of one type, the later
     /// one counts.
     ///
-    /// Wrappers such as a deny cache or a lease know a charge by its key, cost and quota. So
-    /// charges that need different decisions need different keys too.
+    /// Charges that need different decisions need different keys too: wrappers know a charge by its
+    /// key, cost and quota.
     pub fn with_extension(mut self, value: impl Any + Send + Sync) -> Self {
         let rest = self.extensions.take();
         self.extensions = Some(Arc::new(Extension { rest, value }));

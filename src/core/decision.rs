@@ -218,8 +218,7 @@ impl Decision {
     /// [`or_else`](crate::LimiterExt::or_else) called its fallback, and no policy's `on_error`
     /// replaced the store.
     ///
-    /// If a fallback contains an `or_else` itself, the error of the outer one stays: that of the
-    /// limiter that was asked first.
+    /// If a fallback contains an `or_else` itself, the error of the outer one stays.
     #[must_use]
     pub fn fallback_cause(&self) -> Option<&Error> {
         self.rare()?.fallback_cause.as_ref()
@@ -236,8 +235,7 @@ impl Decision {
     /// Returns the reservation of the units taken, to be settled with [`Limiter::settle`]. `None`
     /// if nothing was taken, or if the reservation was already taken out.
     ///
-    /// It consumes the decision, so read the outcome and the report first. With a `&mut Decision`,
-    /// use [`take_reservation`](Decision::take_reservation).
+    /// With a `&mut Decision`, use [`take_reservation`](Decision::take_reservation).
     ///
     /// [`Limiter::settle`]: crate::Limiter::settle
     #[must_use]
@@ -248,22 +246,17 @@ impl Decision {
     /// Takes out the reservation of the units taken, once, to be settled with [`Limiter::settle`].
     /// `None` if nothing was taken.
     ///
-    /// It is for a responder, which has a `&mut Decision`. Elsewhere, use
-    /// [`into_reservation`](Decision::into_reservation).
-    ///
     /// [`Limiter::settle`]: crate::Limiter::settle
     #[inline]
     pub fn take_reservation(&mut self) -> Option<Reservation> {
         self.details.as_mut()?.reservation.take()
     }
 
-    /// The reservation, if its units are held.
     #[inline]
     pub(crate) fn held_reservation(&mut self) -> Option<&mut Reservation> {
         self.details.as_mut()?.reservation.as_mut().filter(|one| one.is_held())
     }
 
-    /// Puts back the reservation that was taken out.
     pub(crate) fn put_back(&mut self, reservation: Reservation) {
         if let Some(details) = &mut self.details {
             details.reservation = Some(reservation);
@@ -322,7 +315,6 @@ impl Decision {
         self.details().map_or(Duration::ZERO, |details| details.age)
     }
 
-    /// Returns the reservation of the units taken.
     pub(crate) fn reservation_mut(&mut self) -> Option<&mut Reservation> {
         self.details.as_mut()?.reservation.as_mut()
     }
@@ -361,7 +353,6 @@ impl Decision {
         }
     }
 
-    /// Sets the place in line of the reserved wait.
     pub(crate) fn set_turn(&mut self, turn: Arc<dyn Turn>) {
         let details = self.details_mut();
         let reservation = details.reservation.take();
@@ -388,7 +379,6 @@ impl Decision {
         decision
     }
 
-    /// Lets the request wait in this line too.
     pub(crate) fn add_waiters(&mut self, waiters: Arc<dyn Waiters>) {
         let details = self.details_mut();
         details.waiters = Some(match details.waiters.take() {
@@ -397,7 +387,6 @@ impl Decision {
         });
     }
 
-    /// Takes out the line in which the request waits.
     pub(crate) fn take_waiters(&mut self) -> Option<Arc<dyn Waiters>> {
         self.details.as_mut()?.waiters.take()
     }

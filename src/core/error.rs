@@ -106,10 +106,9 @@ impl Error {
     /// [`Request`](ErrorKind::Request). The fault is in the store, the connection to it, this
     /// process or its settings.
     ///
-    /// Use it as a condition for [`or_else_if`](crate::LimiterExt::or_else_if), so that a fallback
-    /// that keeps a bound also answers if a stored value is not the crate's:
-    /// `or_else_if(Error::is_of_store, share)`. Do not use it for [`FailOpen`](crate::FailOpen):
-    /// requests and load cause some of these kinds.
+    /// Use it as a condition for [`or_else_if`](crate::LimiterExt::or_else_if) with a fallback that
+    /// keeps a bound: `or_else_if(Error::is_of_store, share)`. Do not use it for
+    /// [`FailOpen`](crate::FailOpen): requests and load cause some of these kinds.
     #[must_use]
     pub fn is_of_store(&self) -> bool {
         self.kind != ErrorKind::Request

@@ -66,7 +66,7 @@ where
 /// Charges every request to one key, `"global"`: a limit for the whole service.
 ///
 /// A worker shares that limit with `limiter.acquire("global")`, and `limiter.reset("global")`
-/// resets it. Two global limits are separate if their limiters have different names.
+/// resets it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Global;
 
@@ -86,12 +86,12 @@ pub enum Keyed {
     Exempt,
     /// The reason why there is no key. The responder answers, with 400 unless configured otherwise.
     ///
-    /// The text of an error of kind [`Request`](ErrorKind::Request) tells the caller what its
-    /// request lacks. An error of another kind is for the operator, and the caller gets 400.
+    /// An error of kind [`Request`](ErrorKind::Request) tells the caller what its request lacks.
+    /// One of another kind is for the operator, and its caller gets 400.
     Missing(Error),
-    /// The reason why the key is unknown, although the request has one: programs may read it
-    /// differently, for example. It is [undecided](crate::Refusal::Undecided): 400, whatever is set
-    /// for a request without a key, since authentication would not help.
+    /// The reason why the key is unknown, although the request has one. It is
+    /// [undecided](crate::Refusal::Undecided): 400, whatever is set for a request without a key,
+    /// since authentication would not help.
     Invalid(Error),
 }
 
@@ -152,8 +152,8 @@ pub struct Exempt;
 /// `Option` or `Result` of these, where `None` and `Err` mean that there is no key.
 ///
 /// Several keys of one request are a tuple of two to eight of them, or an array: see
-/// [`Charge::several`]. If one of them is missing, the request has no key. A key that is [`Exempt`]
-/// is left out, and the others are charged.
+/// [`Charge::several`]. If one of them is missing, the request has no key; one that is [`Exempt`]
+/// is left out.
 ///
 /// ```
 /// use tower_sluice::key::{IntoCharge, Keyed};

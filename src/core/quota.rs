@@ -11,15 +11,12 @@ pub(crate) const INEXACT: u64 = 1 << 53;
 /// The longest period of a quota, in µs: about 35 years.
 const MAX_MICROS: u128 = 1 << 50;
 
-/// The largest limit and burst of a quota.
 const MAX_LIMIT: u64 = 1 << 50;
 
 /// A limit: `limit` units per `period`, at most `burst` of them at once.
 ///
 /// A quota is checked when it is made. In a `const`, an invalid quota does not compile. For quotas
 /// from a file, [`Quota::try_new`] returns the reason. [`Quota::none`] is that of a suspended plan.
-///
-/// An algorithm checks what it needs to compute exactly when its limiter is built.
 ///
 /// ```
 /// use std::time::Duration;
@@ -115,8 +112,8 @@ impl Quota {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// **0 is not "no limit"**, as it is in some products: for that, state no limit. A store is
-    /// still asked, so [`FailOpen`](crate::FailOpen) admits while it is away.
+    /// **0 is not "no limit"**: for that, state no limit. A store is still asked, so
+    /// [`FailOpen`](crate::FailOpen) admits while it is away.
     pub const fn none() -> Self {
         Self { limit: 0, period: Duration::from_secs(1), burst: 0 }
     }
@@ -180,8 +177,7 @@ impl Quota {
     /// A bucket with the default burst admits up to twice its limit in a period: the burst at once,
     /// and the limit during the period. `burst(1)` makes an even pace.
     ///
-    /// It is for buckets only. A window has no burst: a limiter with a window and such a quota is
-    /// not built.
+    /// It is for buckets only. A limiter with a window and such a quota is not built.
     ///
     /// # Panics
     ///
@@ -322,7 +318,6 @@ impl Quotas {
         }
     }
 
-    /// Returns the only quota.
     pub(crate) fn only(&self) -> Result<Quota, QuotaError> {
         match self.as_slice() {
             [quota] => Ok(*quota),

@@ -19,9 +19,6 @@ use crate::core::waiters::{RenewedMark, Turn};
 /// reservation is dropped, the charge stays as it was decided. The held units of a
 /// [`Budget`](crate::algorithm::Budget) then count as spent when their time is over.
 ///
-/// It is not `Clone`, so that nothing is refunded twice. A peek and [`FailOpen`](crate::FailOpen)
-/// take nothing, so their decisions have no reservation.
-///
 /// A limiter of your own makes reservations with [`Reservation::new`]: see [limiters of your
 /// own][own].
 ///
@@ -163,7 +160,6 @@ impl Reservation {
         }
     }
 
-    /// The place in line of a reserved wait.
     pub(crate) fn turn(&self) -> Option<&dyn Turn> {
         match &self.payload {
             Payload::InLine(in_line) => Some(&*in_line.1),
@@ -223,7 +219,6 @@ impl Reservation {
         }
     }
 
-    /// Adds a key that was charged.
     pub(crate) fn add_charged(&mut self, key: NonZeroU64) {
         let is_same = self.charged.is_none_or(|other| other == key);
         self.charged = Some(if is_same { key } else { SEVERAL });

@@ -13,8 +13,8 @@ use crate::core::{Error, ErrorKind};
 /// The result of a settlement, as [`Settled`]: a future that need not be awaited.
 ///
 /// The settlement continues without it. If units cannot be given back, they stay taken until the
-/// limit forgets them. Some algorithms give back units only if no later charge was decided. If the
-/// slot goes to the next charge of this process, its units count as given back.
+/// limit forgets them. If a slot goes to the next charge of this process, its units count as given
+/// back.
 ///
 /// # Errors
 ///
@@ -52,7 +52,6 @@ impl Settled {
         Self { given_back: units.max(0).unsigned_abs(), not_taken: units.min(0).unsigned_abs() }
     }
 
-    /// The larger of both numbers.
     fn most(self, other: Self) -> Self {
         Self {
             given_back: self.given_back.max(other.given_back),
@@ -100,7 +99,6 @@ enum State {
     Settling(Arc<Mutex<Settling>>),
 }
 
-/// A function that is called with the result.
 type Observer = Box<dyn FnOnce(&Result<Settled, Error>) + Send>;
 
 /// The state of a settlement that runs or has just ended.
@@ -136,7 +134,6 @@ impl Settlement {
         (SettlementSender(Arc::clone(&settling)), Self(State::Settling(settling)))
     }
 
-    /// Joins several settlements.
     pub(crate) fn all(settlements: impl IntoIterator<Item = Self>) -> Self {
         let (sender, all) = Self::begin();
         let joined = Arc::new(Mutex::new(JoinedSettlement { all: Ok(Settled::default()), sender }));

@@ -210,7 +210,6 @@ impl<'a> PolicyReport<'a> {
         self.figures.compare_tightness(&other.figures)
     }
 
-    /// The same values without the name.
     pub(crate) fn unnamed(self) -> PolicyReport<'static> {
         PolicyReport { name: "", figures: self.figures }
     }
@@ -270,7 +269,6 @@ impl Figures {
     }
 }
 
-/// The longest name of a policy.
 pub(crate) const MAX_POLICY_NAME: usize = 64;
 
 /// Returns true if `name` is valid for a policy: 1 to 64 letters, digits or any of `_.:-`.
@@ -295,7 +293,6 @@ pub(crate) fn distinct_names(limiters: &[Arc<str>], quotas: usize) -> Vec<Arc<st
     }
 }
 
-/// Adds a number to each name that occurs before it.
 pub(crate) fn make_distinct(names: &mut [&mut Arc<str>]) {
     for index in 1..names.len() {
         if names[..index].iter().any(|name| **name == *names[index]) {
