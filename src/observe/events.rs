@@ -20,9 +20,7 @@ use {info as debug, info as event, info as warn};
 const DECISION: &str = "tower_sluice::decision";
 /// The target of limiters' errors, and of the fallback or shadow that answered.
 const FAULT: &str = "tower_sluice::fault";
-/// The target of fallbacks.
 const FALLBACK: &str = "tower_sluice::fallback";
-/// The target of breakers.
 const BREAKER: &str = "tower_sluice::breaker";
 
 /// Returns true if a subscriber listens to decisions.
@@ -181,7 +179,6 @@ fn origin(origin: Origin) -> &'static str {
     }
 }
 
-/// The target of connections, primaries and slots.
 const CONNECTION: &str = "tower_sluice::connection";
 
 pub(super) fn connected(address: &str) {

@@ -69,7 +69,6 @@ impl LimiterHandles {
         }
     }
 
-    /// Counts the units of an ended settlement.
     pub(super) fn count_settled(&self, limiter: &Arc<str>, units: [u64; SETTLED.len()]) {
         let counters = self.settled_units.get_or_init(|| {
             SETTLED.map(|units| {
@@ -95,7 +94,6 @@ impl LimiterHandles {
     }
 }
 
-/// The number of requests that wait, as a gauge.
 pub(super) struct WaitersGauge(Gauge);
 
 impl Waiters for WaitersGauge {

@@ -87,7 +87,6 @@ impl Meter {
         handles.count(recorded, is_shadow);
     }
 
-    /// Counts a charge whose caller has left.
     pub(crate) fn record_abandoned(&self) {
         if let Some(handles) = self.handles() {
             handles.abandoned.increment(1);
@@ -108,12 +107,10 @@ impl Meter {
         });
     }
 
-    /// Returns true if a recorder is installed.
     pub(crate) fn is_live(&self) -> bool {
         self.handles().is_some()
     }
 
-    /// Returns the count of waiting requests.
     pub(crate) fn waiters(&self) -> Option<Arc<dyn Waiters>> {
         Some(Arc::clone(&self.handles()?.waiters) as Arc<dyn Waiters>)
     }

@@ -70,7 +70,6 @@ impl AskedCharge {
         }
     }
 
-    /// Converts an outcome.
     pub(crate) fn of_outcome(&self, outcome: Outcome, begun: Option<Instant>) -> RecordedOutcome {
         let elapsed = || begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         match outcome {
@@ -109,12 +108,10 @@ impl RecordedOutcome {
         }
     }
 
-    /// Returns true if a limiter decided.
     pub(crate) fn is_decided(self) -> bool {
         self.index() < Self::DECIDED
     }
 
-    /// Returns true if the caller would be refused.
     pub(crate) fn is_refusal(self) -> bool {
         matches!(self, Self::Denied | Self::Undecided)
     }

@@ -209,14 +209,12 @@ pub(crate) struct FallbackWatch {
 }
 
 impl FallbackWatch {
-    /// Reports that the fallback decided, since the limiter could not.
     pub(crate) fn answered(&self, decision: &Decision, cause: &Error) {
         if !self.answers.swap(true, Relaxed) {
             self.began.emit(|suppressed| events::fallback_began(decision, cause, suppressed));
         }
     }
 
-    /// Reports that the limiter itself decided.
     #[inline]
     pub(crate) fn decided(&self) {
         if self.answers.load(Relaxed) && self.answers.swap(false, Relaxed) {
@@ -244,14 +242,12 @@ impl RefusalWatch {
         }
     }
 
-    /// Reports a request that is refused as undecided.
     pub(crate) fn undecided(&self, why: &Error) {
         if !self.has_warned_of[kind_index(why)].swap(true, Relaxed) {
             events::refused_undecided(why);
         }
     }
 
-    /// Reports units that the limiter did not settle.
     pub(crate) fn unsettled(&self) {
         if !self.has_warned_of_units.swap(true, Relaxed) {
             events::unsettled();

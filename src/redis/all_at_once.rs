@@ -36,11 +36,10 @@ use crate::limiter::{Boxed, Limiter, LimiterExt, MemberCharges, Operation, Parts
 /// # Ok(()) }
 /// ```
 ///
-/// Each member keeps its own keys, so it can be asked alone as well. The closure returns each
-/// member's key, and its quota if it has its own. [`of_parts`](AllAtOnce::of_parts) takes both from
-/// a charge of several keys. The charge's `max_wait` and deadline apply to all members. The
-/// decision names the limiter and the quota that refuses or delays. In all other respects it works
-/// like a tuple of algorithms over one key.
+/// Each member keeps its own keys. The closure returns each member's key, and its quota if it has
+/// its own. [`of_parts`](AllAtOnce::of_parts) takes both from a charge of several keys. The
+/// decision names the limiter and the quota that refuses or delays. Otherwise it works like a tuple
+/// of algorithms over one key.
 ///
 /// A member's charge without a cost has the cost of the whole charge. A peek takes nothing from any
 /// member. The members are asked in turn, like in [`AllInTurn`], which reserves no waits: in a
@@ -55,7 +54,6 @@ pub struct AllAtOnce<const N: usize, F> {
     in_turn: AllInTurn<N, F>,
 }
 
-/// The members, and the calls for several of them.
 struct Sets<const N: usize> {
     members: [Redis<AnyAlgorithm>; N],
     /// The calls. The index has a bit for each member that is asked. Each call is made when a
@@ -83,7 +81,6 @@ impl<const N: usize> Sets<N> {
         this
     }
 
-    /// Returns the call for the limiters at these places.
     fn of(&self, places: &[usize]) -> &Arc<OneCall> {
         let bits: usize = places.iter().map(|place| 1 << place).sum();
         self.one_calls[bits].get_or_init(|| OneCall::of_members(&self.members, places).into())

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 pub(crate) use crate::limiter::on_time::MAX_TIMEOUT;
 
-/// The default of the longest time for a decision. It is documented.
 pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The longest time for which charges are held back. It is longer than a call to a near server.

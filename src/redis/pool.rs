@@ -11,14 +11,12 @@ use crate::core::Error;
 
 /// Connections to Redis, shared by every clone and by many limiters.
 ///
-/// It connects on first use. So if a server is away, decisions fail, but not the start of an
-/// application. [`ready`](Pool::ready) waits for a connection. Connections are shared, not checked
-/// out: one socket carries many calls at a time.
+/// It connects on first use. [`ready`](Pool::ready) waits for a connection. Connections are shared,
+/// not checked out: one socket carries many calls at a time.
 ///
-/// With a `redis-cluster://` address, each charge goes to the master of its hash slot. Set
-/// `cluster-require-full-coverage no`, so that only the charges of its slots fail while a master is
-/// away. See [clusters and proxies][cluster]. The crate sends a charge again only if a server says
-/// that it did not run the charge.
+/// With a `redis-cluster://` address, each charge goes to the master of its hash slot. See
+/// [clusters and proxies][cluster]. The crate sends a charge again only if a server says that it
+/// did not run the charge.
 ///
 /// [cluster]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clusters_and_proxies/
 #[derive(Clone)]
@@ -96,9 +94,8 @@ impl Pool {
     /// In an address, write `?clock=caller`. [`Redis::clock`](crate::Redis::clock) sets the clock
     /// of one limiter.
     ///
-    /// The clocks of all processes must agree, and all must set it. A process whose clock is ahead
-    /// by a second admits what is due a second later, and others then wait for it. Each key also
-    /// stays an hour longer in Redis, since the server's clock may differ.
+    /// The clocks of all processes must agree, and all must set it. Each key stays an hour longer
+    /// in Redis.
     pub fn caller_clock(self) -> Self {
         Self { caller_clock: true, ..self }
     }
@@ -108,8 +105,7 @@ impl Pool {
     ///
     /// With several servers, each key has a call of its own, and the members of an
     /// [`AllAtOnce`](crate::redis::AllAtOnce) are asked in turn: otherwise limits would count
-    /// twice. If one server is behind a proxy, `false` doubles the throughput. See [clusters and
-    /// proxies][cluster].
+    /// twice. If one server is behind a proxy, set `false`. See [clusters and proxies][cluster].
     ///
     /// Set it before limiters are made. It has no effect for a cluster. The parameters
     /// `servers=several` and `servers=one` of an address are the same setting.
@@ -170,7 +166,6 @@ impl Pool {
         &self.client
     }
 
-    /// Returns the first part of all keys.
     pub(crate) fn key_prefix(&self) -> &str {
         &self.prefix
     }
@@ -181,7 +176,6 @@ impl Pool {
             && (&self.prefix, self.caller_clock) == (&other.prefix, other.caller_clock)
     }
 
-    /// Returns true if keys of one call must be in one hash slot.
     pub(crate) fn is_clustered(&self) -> bool {
         self.by_hash_slot || self.client.is_routed()
     }

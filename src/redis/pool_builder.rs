@@ -39,8 +39,7 @@ impl Pool {
     /// `sentinelPassword=`. Percent-encode characters such as `@`, `&` or `+` in any part.
     /// `clock=caller` sets [`caller_clock`](Self::caller_clock).
     ///
-    /// The address must name the right kind of server: the error says which address to write. Name
-    /// all sentinels, each additional one as `node=`.
+    /// Name all sentinels, each additional one as `node=`.
     ///
     /// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/redis_in_production/
     ///

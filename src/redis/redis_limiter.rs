@@ -64,8 +64,8 @@ use crate::limiter::{Limiter, Operation, charge_numbers};
 /// a digest if it is longer than 64 bytes, or if it has other characters than letters, digits and
 /// `._~@:/-`.
 ///
-/// A user who may list the keys can read all that are not digests. So hash a secret before you use
-/// it as a key, as [`by_api_key`](crate::by_api_key) does. The values are internal: use
+/// A user who may list the keys can read all that are not digests, so hash a secret, as
+/// [`by_api_key`](crate::by_api_key) does. The values are internal: use
 /// [`peek`](crate::LimiterExt::peek) to read a key.
 ///
 /// # Paused time
@@ -115,7 +115,6 @@ impl<A: InLua> Redis<A> {
         Ok(Self::with_key_prefixes(named, key_prefixes, pool))
     }
 
-    /// A limiter whose keys begin with `key_prefixes`, one for each quota.
     pub(super) fn with_key_prefixes(
         named: ConfiguredAlgorithm<A>,
         key_prefixes: Vec<String>,
@@ -131,7 +130,7 @@ impl<A: InLua> Redis<A> {
     ///
     /// If no connection can be made, the error comes after at most 500 ms.
     ///
-    /// In a busy process, the error comes about 10 ms after this time or later.
+    /// In a busy process, it may come later.
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(MAX_TIMEOUT);
         self
@@ -139,16 +138,14 @@ impl<A: InLua> Redis<A> {
 
     /// Decides by `clock`, the time since the Unix epoch. Default: the server's clock.
     ///
-    /// It is for tests and replays: callers whose clocks differ admit charges too early. The clock
-    /// is read once for each call, when the call is sent. For servers whose scripts may not call
-    /// `TIME`, see [`Pool::caller_clock`].
+    /// It is for tests and replays: callers whose clocks differ admit charges too early. For
+    /// servers whose scripts may not call `TIME`, see [`Pool::caller_clock`].
     pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.configure(|config| config.clock = Some(Arc::new(clock)))
     }
 
     /// Puts the keys into this number of hash slots of a cluster, 1 to 16,384, so that charges of
-    /// different keys share calls. Default: each key has its own slot, and in a cluster charges of
-    /// different keys rarely share a call.
+    /// different keys share calls. Default: each key has its own slot.
     ///
     /// Choose about ten for each master. Keys then have names such as `sluice:api:tb1:{17}:alice`.
     /// All processes must set the same number: a change of it starts all keys from the beginning.
@@ -199,7 +196,6 @@ impl<A: InLua> Redis<A> {
         Ok(())
     }
 
-    /// The instant by which a charge needs its answer.
     pub(super) fn deadline(&self, charge: &Charge) -> Instant {
         charge_numbers::deadline(charge, self.inner.decision_timeout)
     }
@@ -260,11 +256,9 @@ impl<A: InLua> fmt::Debug for Redis<A> {
     }
 }
 
-/// The state that clones of a limiter share.
 #[derive(Clone)]
 pub(super) struct Inner<A: InLua> {
     pub(super) named: ConfiguredAlgorithm<A>,
-    /// The longest time for a decision.
     pub(super) decision_timeout: Duration,
     pub(super) batcher: Arc<Batcher>,
 }
@@ -297,14 +291,12 @@ fn of_each_quota(births: &[i64], quotas: &Quotas) -> Box<[i64]> {
 }
 
 impl<A: InLua> Inner<A> {
-    /// Asks about a charge's own key.
     fn ask(self: &Arc<Self>, operation: Option<Operation>, charge: &Charge) -> RedisFuture<A> {
         // A key that is too long is rejected before it is hashed.
         let key = one_key(charge).map(|key| self.batcher.config().buckets[0].suffix(key));
         self.ask_keys(key, operation, charge)
     }
 
-    /// Asks about keys whose names end with `key`.
     pub(super) fn ask_keys(
         self: &Arc<Self>,
         key: Result<String, Error>,
@@ -355,7 +347,6 @@ impl<A: InLua> Inner<A> {
         Pending::submit(&self.batcher, QueuedRequest::without_receiver(pool, request, deadline))
     }
 
-    /// Sends the request that settles a reservation.
     pub(super) fn settle(
         &self,
         reserved: &ReservedUnits,
@@ -380,7 +371,6 @@ impl<A: InLua> Inner<A> {
         Ok(settlement)
     }
 
-    /// Makes the request of an operation on the units of a reservation.
     fn settling(&self, reserved: &ReservedUnits, op: Op) -> Result<Request, Error> {
         let ReservedUnits { key, quota, .. } = reserved;
         // The rule of the own quota is in every call.
@@ -392,7 +382,6 @@ impl<A: InLua> Inner<A> {
         Ok(Request { key, quota, rule, keep_free, op })
     }
 
-    /// Takes a spare slot of this process if the request may use one, and returns its decision.
     fn take_spare(self: &Arc<Self>, request: &Request, quota: &Quotas) -> Option<Decision> {
         let Op::Check { cost, max_wait } = request.op else { return None };
         let check = Check::new(cost, max_wait).keeping(request.keep_free.as_slice());
@@ -400,13 +389,11 @@ impl<A: InLua> Inner<A> {
         self.named.take_spare(|| request.key.clone(), Some(quota), check, store)
     }
 
-    /// Lets a request join the queue of its key, if there is one.
     fn join_queue(&self, request: &Request) -> Option<Decision> {
         let Op::Check { cost, max_wait } = request.op else { return None };
         self.named.join_queue(&request.key, || queue_terms(request), Check::new(cost, max_wait))
     }
 
-    /// Converts an answer to a decision.
     fn decision(
         self: &Arc<Self>,
         (quota, known): (Quotas, ResetsSeen),
@@ -445,7 +432,6 @@ impl<A: InLua> Inner<A> {
     }
 }
 
-/// Returns the terms on which a charge waits for units that others hold.
 fn queue_terms(request: &Request) -> QueueTerms {
     QueueTerms { quota: request.quota.clone(), keep_free: request.keep_free.clone() }
 }
