@@ -37,8 +37,8 @@ use crate::core::{Charge, Error, ErrorKind};
 /// assert!(matches!(but_health.extract(&http::Request::new(())), Keyed::Charge(_)));
 /// ```
 ///
-/// A closure cannot await. To look up a key in a database, do it in a middleware outside of the
-/// layer, and put it into the request's extensions: the [guide] has an example.
+/// A closure cannot await. The [guide] looks a key up in a database, by a middleware outside of the
+/// layer.
 ///
 /// [guide]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/keys_and_client_addresses/
 #[diagnostic::on_unimplemented(

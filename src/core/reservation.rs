@@ -103,7 +103,6 @@ impl Reservation {
         self.owner.is_held()
     }
 
-    /// Marks the units as held or as spent.
     #[must_use]
     pub(crate) fn with_held(self, is_held: bool) -> Self {
         Self { owner: OwnerAndHold::new(self.owner(), is_held), ..self }
@@ -150,7 +149,6 @@ impl Reservation {
         }
     }
 
-    /// The same reservation of a wait with this place in line.
     pub(crate) fn in_line(self, turn: Arc<dyn Turn>) -> Self {
         match self.payload {
             Payload::Reserved(reserved) => {

@@ -166,7 +166,6 @@ impl Settlement {
     }
 }
 
-/// A settlement that has succeeded or failed.
 impl From<Result<Settled, Error>> for Settlement {
     fn from(result: Result<Settled, Error>) -> Self {
         Self(State::Settled(result))

@@ -63,7 +63,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | 370 | [`SlidingLog`]; at most 48 more for each charge of the last period or reserved wait |
 /// | the sum of the members | a tuple |
 ///
-/// So 100,000 keys of a token bucket take at most 30 MB. [`max_limit`] bounds the entries of a log.
+/// [`max_limit`] bounds the entries of a log.
 ///
 /// [`TokenBucket`]: crate::algorithm::TokenBucket
 /// [`FixedWindow`]: crate::algorithm::FixedWindow

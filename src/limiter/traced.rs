@@ -47,7 +47,6 @@ pub struct Events {
     shown_key: ShownKey,
 }
 
-/// The form in which events show a key.
 #[derive(Clone, Copy, Debug)]
 enum ShownKey {
     None,

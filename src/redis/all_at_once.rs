@@ -103,9 +103,8 @@ where
     /// A limiter over these members. The closure returns the key of each.
     ///
     /// The decision timeout, the clock and the settings of batches are those of the first member.
-    /// Its [`queue_capacity`](Redis::queue_capacity) bounds all charges that wait. Its
-    /// [`max_in_flight`](Redis::max_in_flight) applies to each set of members that charges ask. The
-    /// order has no other effect, unless members are asked in turn: see [`AllInTurn`].
+    /// Its [`queue_capacity`](Redis::queue_capacity) bounds all charges that wait. The order has no
+    /// other effect, unless members are asked in turn: see [`AllInTurn`].
     ///
     /// # Panics
     ///

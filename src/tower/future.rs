@@ -74,7 +74,6 @@ pin_project! {
     }
 }
 
-/// The answer of the inner service.
 type ServiceResult<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
 pin_project! {
@@ -104,7 +103,6 @@ impl<S: Service<Req>, L: Limiter, K, R, H, Req> ResponseFuture<S, L, K, R, H, Re
         Self { inner, request, decision: None, charge, handle: None, shared, state }
     }
 
-    /// Admits or refuses a request without asking the limiter.
     pub(crate) fn unasked(
         request: Req,
         inner: S,

@@ -101,7 +101,6 @@ impl Around for Breaker {
     }
 }
 
-/// Returns the outcome that an answer has for the breaker.
 fn what_it_says(answer: &Result<Decision, Error>) -> Ending {
     match answer {
         Ok(decision) => match decision.origin() {

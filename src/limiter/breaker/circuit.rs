@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::{BreakerState, Settings};
 
-/// The change at the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CircuitChange {
     Opened(Trouble),
@@ -49,7 +48,6 @@ enum State {
         /// The earliest instant of the next probe. While a probe is in flight, the instant at which
         /// that probe is given up.
         next_probe: Duration,
-        /// The number of the probe in flight.
         probe: Option<u32>,
         probes: u32,
         /// The number of probes in a row that failed with an error.
@@ -178,7 +176,6 @@ pub(super) enum Trouble {
     Slowness,
 }
 
-/// The counts of ended calls by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Ends {
     answered: u64,
@@ -291,7 +288,6 @@ impl Ends {
     }
 }
 
-/// The outcome of a call for the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Ending {
     /// The limiter decided, or its store answered.

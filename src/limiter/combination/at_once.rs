@@ -37,7 +37,6 @@ impl fmt::Debug for Together {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtATime(pub(crate) usize);
 
-/// A wait for the first connection to a store.
 pub(crate) type Connecting = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// Limiters whose charges are decided by one call or one lock.

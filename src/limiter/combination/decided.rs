@@ -27,7 +27,6 @@ pub struct Part {
 pub(crate) struct PartsDecision {
     pub(crate) parts: Vec<Part>,
     pub(crate) decision: Decision,
-    /// The units that each part took.
     taken: Vec<u64>,
 }
 

@@ -46,7 +46,6 @@ impl Cache {
         self.shards.each().map(|shard| shard.len()).sum()
     }
 
-    /// Returns the refusal that answers a question.
     pub(super) fn look_up(&self, question: Question) -> Result<Decision, Miss> {
         let place = question.key.place;
         let mut shard = self.shard(place);

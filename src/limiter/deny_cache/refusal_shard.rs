@@ -132,10 +132,8 @@ const SETTLING_TIME: Duration = Duration::from_secs(1);
 /// slot.
 const SLOTS: usize = 1_024;
 
-/// The changes of the keys in one slot.
 #[derive(Clone, Copy, Default)]
 struct SlotChange {
-    /// The number of times that a key was forgotten.
     forgotten: u64,
     /// The last change that perhaps had not reached the store.
     settling_since: Option<Instant>,

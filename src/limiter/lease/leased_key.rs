@@ -38,9 +38,7 @@ pub(super) struct LeasedKey<L: Limiter> {
 }
 
 pub(super) enum KeyAnswer<L: Limiter> {
-    /// The charge takes units of a stock.
     Granted(Grant<L>),
-    /// The charge waits for a refill.
     Waits(oneshot::Receiver<WaiterAnswer<L>>),
     /// The charge asks the inner limiter itself.
     AsksAlone,

@@ -42,7 +42,6 @@ struct Locked<'a> {
 }
 
 impl OneLock {
-    /// Makes it from limiters, each with its own keys.
     pub(super) fn new(members: &[&Memory<AnyAlgorithm>]) -> Self {
         let names = members.iter().map(|one| one.store.named.name().clone()).collect();
         let algorithms = members.iter().map(|one| one.store.named.algorithm).collect();
