@@ -256,8 +256,11 @@ impl Connections {
             let tag = tags.find(|tag| slots.contains(&slot_of(tag))).unwrap_or_default();
             let key = format!("sluice:prove-begins:tb1:{{{tag}}}");
             let script = "return redis.call('SET', KEYS[1], 'x', 'PX', 1)";
-            let written = ask::<Value>(&mut connection, &["EVAL", script, "1", &key]).await;
-            if let Some(why) = written.err().filter(|why| why.contains("OOM")) {
+            let words = [script, "1", &key];
+            let written = cmd("EVAL").arg(&words).query_async::<Value>(&mut connection).await;
+            // The code is `OOM`. Redis 6.2 has it within the text.
+            let why = written.err().map(|error| error.to_string());
+            if let Some(why) = why.filter(|why| why.contains("OOM")) {
                 return Ok(Some(format!("the server has no memory left: {why}")));
             }
         }

@@ -140,7 +140,7 @@ fn prelude(refused: &str, answer: Answer) -> String {
            if name ~= '{refused}' then return REAL.call(name, ...) end\n\
            if WORDS == '' then return {reply} end\n\
            if REAL.REDIS_VERSION_NUM then error({{err = WORDS}}) end\n\
-           error('@user_script: 1: -' .. WORDS)\n\
+           error('@user_script: 1: -' .. WORDS, 0)\n\
          end\n"
     )
 }
