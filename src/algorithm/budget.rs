@@ -29,8 +29,8 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// `burst + d * limit / period`. A settlement counts at the instant at which it is made. Held
 /// units, and spent units that have not refilled yet, sum to at most the burst.
 ///
-/// **Cost.** Two instants and two counts for each key: 181 bytes in Redis. A charge takes 1.4 times
-/// the script time of a token bucket, and 2.5 times with its settlement, which is a second call.
+/// **Cost.** Two instants and two counts for each key: 181 bytes in Redis; 18 µs of script time
+/// alone, 5.2 in a batch of 64, and twice that with the settlement, which is a second call.
 ///
 /// **Source.** Payment cards: a payment is authorized first and captured later.
 ///

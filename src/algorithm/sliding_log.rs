@@ -35,7 +35,7 @@ const PRUNED: usize = 256;
 /// supplier may count more: see the margin in [clients].
 ///
 /// **Cost.** A member for each charge of the last period: about 120 bytes each in Redis (472 for
-/// ten, 1.2 MB for 10,000). 44 µs of script time alone, and at most 1.2 times that at 10,000
+/// ten, 1.2 MB for 10,000). 37 µs of script time alone, and at most 1.2 times that at 10,000
 /// members. Limits above 10,000 need [`max_limit`](SlidingLog::max_limit).
 ///
 /// **Choose it** if a small limit must hold exactly over every window, such as five attempts in any
