@@ -6,16 +6,17 @@
 //! `saturated.rs` without pause, with a clock of their own. `storm.rs` gives thousands of
 //! reservations back at once. `held.rs` plays holds and settlements of a budget, which no event of
 //! a trace could date, with a clock of its own. `leased.rs` runs the processes with leases.
-//! `replayed.rs` plays traffic through `replay`, with units kept free, grants, pauses, suspended plans,
-//! calendars and units in flight.
+//! `replayed.rs` plays traffic through `replay`, with units kept free, grants, pauses, suspended
+//! plans, calendars and units in flight.
 //! `planted.rs` shows that the judge finds every mistake planted in the histories of `history.rs`.
 //! `mutants/` shows that it finds every mistake planted in the scripts.
 //!
 //! A new algorithm is a model and a line in `trial/algorithms.rs`. The size comes from
 //! `ORACLE_PROCESSES`, `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload),
 //! `ORACLE_STATES` (600 refusals met at their edges for each algorithm) and `ORACLE_CANCELS` (50
-//! reservations in a storm), and `ORACLE_HISTORIES` (30 of a budget), `ORACLE_REPLAYS` (2 for each policy); `ORACLE_ONLY` picks the
-//! algorithms whose names begin so. These sizes suit a check; a proof takes larger ones:
+//! reservations in a storm), `ORACLE_HISTORIES` (30 of a budget) and `ORACLE_REPLAYS` (2 for each
+//! policy). `ORACLE_ONLY` picks the algorithms whose names begin so. These sizes suit a check; a
+//! proof takes larger ones:
 //!
 //! ```sh
 //! ORACLE_PROCESSES=8 ORACLE_TASKS=128 ORACLE_SECONDS=5 ORACLE_STATES=100000 ORACLE_CANCELS=1000 \

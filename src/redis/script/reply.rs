@@ -209,7 +209,7 @@ impl ReplyForm {
 #[derive(Debug)]
 pub(crate) struct BatchReply<'a> {
     pub(crate) now: i64,
-    answers: Vec<Answer<'a>>,
+    answers: Vec<PackedAnswer<'a>>,
     /// The elements of the answers that are neither a number nor an error alone.
     elements: Vec<Element<'a>>,
     form: ReplyForm,
@@ -217,7 +217,7 @@ pub(crate) struct BatchReply<'a> {
 
 /// The answer to a charge.
 #[derive(Clone, Copy, Debug)]
-enum Answer<'a> {
+enum PackedAnswer<'a> {
     /// The state on which it was decided, as a number.
     Short(i64),
     /// The text of an error.
@@ -246,14 +246,14 @@ impl<'a> BatchReply<'a> {
                 left = left.checked_sub(1)?;
                 if rest.first() != Some(&FALSE) {
                     answers.push(match element(&mut rest)? {
-                        Element::Number(number) => Answer::Short(number),
-                        Element::Text(text) => Answer::Failed(text),
+                        Element::Number(number) => PackedAnswer::Short(number),
+                        Element::Text(text) => PackedAnswer::Failed(text),
                     });
                     continue;
                 }
                 rest = &rest[1..];
             }
-            answers.push(Answer::Long(elements.len()));
+            answers.push(PackedAnswer::Long(elements.len()));
             for _ in 0..=form.state_elements {
                 left = left.checked_sub(1)?;
                 elements.push(element(&mut rest)?);
@@ -272,13 +272,13 @@ impl<'a> BatchReply<'a> {
         raised: impl Fn(&str) -> Error,
     ) -> Result<ReplyEntry, Error> {
         let begin = match self.answers[position] {
-            Answer::Short(number) => {
+            PackedAnswer::Short(number) => {
                 let is_exact = (-MAX_NUMBER..=MAX_NUMBER).contains(&number);
                 let number = Some(number).filter(|_| is_exact).ok_or_else(malformed_reply)?;
                 return reader.read_short(self.now, request, number).map(ReplyEntry::Decided);
             }
-            Answer::Failed(text) => return Err(raised(&String::from_utf8_lossy(text))),
-            Answer::Long(begin) => begin,
+            PackedAnswer::Failed(text) => return Err(raised(&String::from_utf8_lossy(text))),
+            PackedAnswer::Long(begin) => begin,
         };
         let (wait, state) = self.elements[begin..=begin + self.form.state_elements]
             .split_first()
@@ -333,10 +333,10 @@ impl<'a> BatchReply<'a> {
     /// Returns the texts in place of an answer: errors that the server raised, and ends of blocks.
     pub(crate) fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> {
         self.answers.iter().filter_map(|answer| match *answer {
-            Answer::Short(_) => None,
-            Answer::Failed(text) => Some(String::from_utf8_lossy(text)),
+            PackedAnswer::Short(_) => None,
+            PackedAnswer::Failed(text) => Some(String::from_utf8_lossy(text)),
             // States have texts as well, which are not errors.
-            Answer::Long(begin) => match self.elements[begin] {
+            PackedAnswer::Long(begin) => match self.elements[begin] {
                 Element::Text(text) => Some(String::from_utf8_lossy(text)),
                 Element::Number(_) => None,
             },

@@ -2,7 +2,8 @@
 //! nothing with the limiter or its scripts.
 //!
 //! An algorithm is judged once it has a [`Model`] here and its line in `algorithms.rs`.
-//! `concurrency.rs` keeps holds, which no trace could date. `calendar.rs` has windows of a time zone.
+//! `concurrency.rs` keeps holds, which no trace could date. `calendar.rs` has windows of a time
+//! zone.
 
 mod anchored_window;
 mod both;
