@@ -5,7 +5,10 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -37,15 +40,31 @@ pub(super) struct Traffic {
     /// When bytes were first written since bytes were last read, in µs since `start`, at least 1.
     /// 0: nothing was asked since. If a server dies between two replies, the next write counts.
     asked: AtomicU64,
+    /// True while a thread reads: it may have taken bytes from the socket, and not recorded them.
+    is_reading: AtomicBool,
 }
 
 impl Default for Traffic {
     fn default() -> Self {
-        Self { start: Instant::now(), unanswered: AtomicUsize::new(0), asked: AtomicU64::new(0) }
+        let (unanswered, asked, is_reading) = Default::default();
+        Self { start: Instant::now(), unanswered, asked, is_reading }
     }
 }
 
 impl Traffic {
+    /// Reads by `read`, and records the bytes.
+    fn read_by(
+        &self,
+        buf: &mut ReadBuf<'_>,
+        read: impl FnOnce(&mut ReadBuf<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let before = buf.filled().len();
+        self.is_reading.store(true, Release);
+        let outcome = read(buf).and_then(|()| self.read(buf.filled().len() - before));
+        self.is_reading.store(false, Release);
+        outcome
+    }
+
     fn read(&self, count: usize) -> io::Result<()> {
         if count > 0 {
             self.asked.store(0, Relaxed);
@@ -77,7 +96,11 @@ impl Traffic {
 
     /// Returns the time since bytes were written, if none were read since.
     fn waited(&self) -> Duration {
-        match self.asked.load(Relaxed) {
+        self.waited_since(self.asked.load(Relaxed))
+    }
+
+    fn waited_since(&self, asked: u64) -> Duration {
+        match asked {
             0 => Duration::ZERO,
             asked => self.start.elapsed().saturating_sub(Duration::from_micros(asked - 1)),
         }
@@ -111,18 +134,22 @@ pub(super) enum Look {
 impl Look {
     /// The time for which the other side has sent nothing, though it was asked.
     pub(super) fn silent_for(&self, traffic: &Traffic) -> Duration {
-        let waited = traffic.waited();
-        if waited.is_zero() {
-            return waited;
-        }
         let asked = traffic.asked.load(Relaxed);
-        let has_unread = match self {
+        let waited = traffic.waited_since(asked);
+        if waited.is_zero() || self.has_unread() {
+            return Duration::ZERO;
+        }
+        // Another thread may read them, or have read them meanwhile.
+        let was_read = traffic.is_reading.load(Acquire) || traffic.asked.load(Relaxed) != asked;
+        if was_read { Duration::ZERO } else { waited }
+    }
+
+    /// Returns true if bytes wait to be read, or the end.
+    pub(super) fn has_unread(&self) -> bool {
+        match self {
             Self::Wire(wire) => wire.upgrade().is_none_or(|wire| wire.has_unread()),
             Self::Dialed(ahead) => ahead.upgrade().is_none_or(|ahead| lock(&ahead).has_unread()),
-        };
-        // Another thread may have read them meanwhile.
-        let was_read = traffic.asked.load(Relaxed) != asked;
-        if has_unread || was_read { Duration::ZERO } else { waited }
+        }
     }
 }
 
@@ -274,14 +301,12 @@ impl AsyncRead for OwnedWire {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
         loop {
             ready!(on!(&*self.wire, stream => stream.poll_read_ready(cx)))?;
-            match self.wire.try_read(buf) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                outcome => outcome?,
+            match self.traffic.read_by(buf, |buf| self.wire.try_read(buf)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => return Poll::Ready(outcome),
             }
-            return Poll::Ready(self.traffic.read(buf.filled().len() - before));
         }
     }
 }
@@ -316,6 +341,7 @@ impl AsyncWrite for OwnedWire {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::future::poll_fn;
     use std::io::Write as _;
     use std::net::TcpListener;
@@ -371,5 +397,28 @@ mod tests {
             std::thread::yield_now();
         }
         stream.read_exact(&mut [0]).await.expect("bytes");
+    }
+
+    /// The system pauses a thread that has taken the reply from the socket.
+    #[tokio::test]
+    async fn a_socket_that_a_thread_reads_is_not_silent() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let stream = TcpStream::connect(address).await.expect("a connection");
+        let (mut other, _) = listener.accept().expect("a connection");
+        let traffic = Arc::default();
+        let (mut stream, wire) = OwnedWire::new(Wire::Tcp(stream), &traffic);
+        let look = Look::Wire(wire);
+        stream.write_all(b"a").await.expect("room");
+        other.write_all(b"b").expect("room");
+        on!(&*stream.wire, stream => stream.readable().await).expect("bytes");
+        let (mut bytes, seen) = ([0], Cell::new(Duration::MAX));
+        let read = |buf: &mut ReadBuf<'_>| {
+            stream.wire.try_read(buf)?;
+            seen.set(look.silent_for(&traffic));
+            Ok(())
+        };
+        traffic.read_by(&mut ReadBuf::new(&mut bytes), read).expect("bytes");
+        assert_eq!((bytes, seen.get()), (*b"b", Duration::ZERO));
     }
 }
