@@ -15,7 +15,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
@@ -139,15 +138,21 @@ impl Connection {
     /// connections have to know it, and calls over this one, which no longer see it.
     pub(super) fn give_up_if_silent(&self) {
         if self.socket.silent_for() >= MAX_SILENCE {
+            let server = &self.health.server;
             self.health.retire(Useless::Silent);
-            self.health.server.is_silent.store(true, Relaxed);
+            *lock(&server.silent_since) = Some(Instant::now());
+            server.is_silent.store(true, Relaxed);
         }
     }
 
-    /// Returns the time for which the connection is silent, or without an end if its server is.
-    pub(super) fn silent_for(&self) -> Duration {
-        let is_silent = self.health.server.is_silent.load(Relaxed);
-        if is_silent { Duration::MAX } else { self.socket.silent_for() }
+    /// Returns since when the server is silent, if it is. A reply that waits to be read ends that.
+    pub(super) fn server_silent_since(&self) -> Option<Instant> {
+        let server = &self.health.server;
+        if server.is_silent.load(Relaxed) && self.socket.has_unread() {
+            server.is_silent.store(false, Relaxed);
+        }
+        let is_silent = server.is_silent.load(Relaxed);
+        is_silent.then(|| *lock(&server.silent_since)).flatten()
     }
 }
 
@@ -234,6 +239,8 @@ pub(super) struct ServerHealth {
     /// True if a connection was given up as silent, and no call was answered since. A server that
     /// greets, and answers nothing else, is silent.
     pub(super) is_silent: AtomicBool,
+    /// The instant at which such a connection was last given up.
+    silent_since: Mutex<Option<Instant>>,
     /// True if the address has led to a primary.
     pub(super) was_primary: AtomicBool,
     /// True if the server has answered `HELLO`.

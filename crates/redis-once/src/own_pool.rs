@@ -21,7 +21,7 @@ use super::connection::{Connection, ConnectionFuture, Connections, SharedConnect
 use super::error::{Error, ErrorKind};
 use super::error_reply::before_asking;
 use super::event::{Event, Listener};
-use super::fault::Facts;
+use super::fault::{Facts, Failed};
 use super::lock::lock;
 use super::on_time::unless_busy;
 use super::sentinel::Sentinels;
@@ -187,7 +187,12 @@ impl OwnPool {
             failed.error = no_connection(&self.target.address(), cause);
         }
         // Without the lock, since this polls the streams of the application.
-        let silent_for = connections.iter().map(|one| one.silent_for()).max();
+        let silent_for = connections.iter().map(|one| one.socket.silent_for()).max();
+        let silent_since = connections.iter().fold(None, |_, one| one.server_silent_since());
+        if silent_since.is_some() {
+            let error = Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
+            failure = Some(Failed { error, at: silent_since });
+        }
         // Perhaps no call waits for a reply over it, and would give it up.
         connections.iter().for_each(|one| one.give_up_if_silent());
         Facts { failure, silent_for: silent_for.unwrap_or_default() }

@@ -83,6 +83,11 @@ impl Socket {
         self.look.silent_for(&self.traffic)
     }
 
+    /// Returns true if bytes of the server wait to be read, or the end.
+    pub(super) fn has_unread(&self) -> bool {
+        self.look.has_unread()
+    }
+
     /// Asks the system if the server has closed the connection. False for a socket of the
     /// application, which nobody can ask.
     pub(super) fn is_closed(&self) -> bool {

@@ -9,15 +9,16 @@ use std::task::{Context, Poll};
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
 };
+use tokio::sync::mpsc;
 use tokio::time::{advance, sleep, timeout};
 
 use super::super::dialer::Dialer;
-use super::super::fault::{Deadline, Failed, Stage};
+use super::super::fault::{Deadline, Stage};
 use super::super::greeting::ServerKind;
 use super::super::pool::Pool;
 use super::super::server::Login;
 use super::super::simulated;
-use super::super::times::{OVERDUE_AFTER, READY_WITHIN};
+use super::super::times::{MAX_ERROR_AGE, OVERDUE_AFTER, READY_WITHIN};
 use super::*;
 
 const CONNECT_TIMEOUT: Duration = MAX_CONNECTION_WAIT.saturating_mul(4);
@@ -404,7 +405,7 @@ async fn send_and_leave(connection: &dyn SharedConnection) {
 
 /// Returns the kind of the error of a late call that misses its deadline now.
 async fn missed(pool: &OwnPool) -> ErrorKind {
-    let deadline = Deadline::new(Instant::now() - SOON, 0);
+    let deadline = Deadline::new(Instant::now() - 2 * SOON, 0);
     advance(SOON).await;
     deadline.missed_error(&pool.facts(), &Stage::Waiting).kind()
 }
@@ -418,7 +419,7 @@ async fn a_silent_connection_is_given_up_once_it_is_seen() {
     advance(2 * MAX_SILENCE).await;
     pool.facts();
     assert_eq!((first.is_alive(), second.is_alive()), (false, true));
-    assert_eq!(pool.facts().silent_for, Duration::MAX);
+    assert!(pool.facts().failure.is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -434,6 +435,48 @@ async fn a_server_that_only_greets_stays_silent() {
     assert_eq!(missed(&pool).await, ErrorKind::Infrastructure);
     let _ = Arc::clone(&pool).connection_at(None).await;
     assert_eq!(missed(&pool).await, ErrorKind::Infrastructure);
+}
+
+/// A server fell silent, and was then reached again. That it was silent says nothing of a call that
+/// a busy process sends too late, long after that, or whose reply this process has not read.
+#[tokio::test(start_paused = true)]
+async fn a_busy_process_does_not_blame_a_server_that_was_silent() {
+    let (opened, mut others) = mpsc::unbounded_channel();
+    let (pool, _) = over(Dialer::new(move |_, _| {
+        let (own, other) = duplex(4_096);
+        opened.send(other).expect("awaited");
+        ready(Ok(own))
+    }));
+    let mut connected = async || {
+        let mut connection = tokio::spawn(Arc::clone(&pool).connection_at(None));
+        let (mut other, mut bytes) = (others.recv().await.expect("a socket"), [0; 64]);
+        loop {
+            tokio::select! {
+                biased;
+                connection = &mut connection => {
+                    return (connection.expect("no panic").expect("greeted"), other);
+                }
+                _ = other.read(&mut bytes) => {
+                    other.write_all(greeting("HELLO").as_bytes()).await.expect("room");
+                }
+            }
+        }
+    };
+    let (silent, _other) = connected().await;
+    send_and_leave(&*silent).await;
+    advance(2 * MAX_SILENCE).await;
+    silent.record_timeout();
+    let (connection, mut other) = connected().await;
+    assert_eq!(missed(&pool).await, ErrorKind::Infrastructure);
+    advance(MAX_ERROR_AGE).await;
+    assert_eq!(missed(&pool).await, ErrorKind::Saturation);
+    send_and_leave(&*connection).await;
+    let on_time = Deadline::new(Instant::now() + SOON, 0);
+    advance(SOON).await;
+    let kind = || on_time.missed_error(&pool.facts(), &Stage::Waiting).kind();
+    assert_eq!(kind(), ErrorKind::Infrastructure);
+    other.write_all(b"+OK\r\n").await.expect("room");
+    assert_eq!(kind(), ErrorKind::Saturation);
 }
 
 /// A stream that notes if its pool is locked while it is polled.
