@@ -130,9 +130,11 @@ impl Server {
 
     /// The same, whose options may hold a port that `choose` finds free each time.
     pub(super) fn choosing(mut choose: impl FnMut() -> (u16, Vec<String>)) -> Self {
-        let folder = Files::new();
         for _ in 0..20 {
             let (port, options) = choose();
+            // A node of a cluster syncs its file when a slot moves, and answers nobody meanwhile.
+            let is_node = options.iter().any(|option| option == "--cluster-enabled");
+            let folder = if is_node { Files::in_memory() } else { Files::new() };
             if let Some(process) = spawn(port, &folder, &options, READY) {
                 return Self { process, port, folder, options };
             }
