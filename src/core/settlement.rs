@@ -5,7 +5,7 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::core::sync::{Mutex, lock};
 use crate::core::{Error, ErrorKind};
@@ -65,6 +65,8 @@ impl Settled {
 #[must_use = "nothing is renewed until it is awaited"]
 pub struct Renewal {
     max_hold: Duration,
+    /// When it shall run, by tokio's clock. `None`: a third of the hold from now.
+    due: Option<Instant>,
     renewed: Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>,
 }
 
@@ -74,7 +76,15 @@ impl Renewal {
         max_hold: Duration,
         renewed: impl Future<Output = Result<bool, Error>> + Send + 'static,
     ) -> Self {
-        Self { max_hold, renewed: Box::pin(renewed) }
+        Self { max_hold, due: None, renewed: Box::pin(renewed) }
+    }
+
+    pub(crate) fn due_at(self, due: Instant) -> Self {
+        Self { due: Some(due), ..self }
+    }
+
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
     }
 
     /// The shortest time for which the units are held without another renewal.

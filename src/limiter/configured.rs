@@ -207,16 +207,17 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     where
         F: Future<Output = Result<bool, Error>> + Send + 'static,
     {
-        let max_hold = A::hold_time(&self.own_rule)?;
+        let max_hold = duration(A::hold_time(&self.own_rule)?);
         if reservation.owner() != self.owner {
             return None;
         }
         let cost = units(reservation.cost());
         let (reserved, mark) = reservation.renewing()?;
         if mark.get() == Mark::lost() {
-            return Some(Renewal::new(duration(max_hold), ready(Ok(false))));
+            return Some(Renewal::new(max_hold, ready(Ok(false))));
         }
-        Some(Renewal::new(duration(max_hold), renew(reserved, cost, mark)))
+        let renewal = Renewal::new(max_hold, renew(reserved, cost, mark));
+        Some(renewal.due_at(self.lines.renewals.next(max_hold)))
     }
 
     /// Notes for the requests that wait for a key if the answer says that it is paused, or no longer

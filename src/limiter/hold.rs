@@ -1,6 +1,6 @@
 //! A guard of held units: it renews them while it lives, and releases them when it is dropped.
 //!
-//! A task sleeps until a third of the hold is over. The tasks of a process wake at common instants,
+//! A task sleeps until a third of the hold is over. The tasks of a limiter wake at common instants,
 //! so that their renewals share calls. The reservation is in the guard, except while it is renewed:
 //! the guard then tells the task what to settle.
 
@@ -184,7 +184,7 @@ impl HeldUnits {
     /// Renews until the guard is dropped, or until the units are no longer held.
     async fn renew(self: Arc<Self>, mut renewal: Renewal) {
         loop {
-            sleep_until(next_renewal(renewal.max_hold())).await;
+            sleep_until(due(&renewal)).await;
             let Some(mut reservation) = self.take() else { return };
             // An error may be gone at the next time, and of several limits one may still hold.
             if let Ok(false) = renewal.await {
@@ -208,7 +208,7 @@ pub(crate) struct NextRenewal {
 impl NextRenewal {
     /// `None` outside of a runtime.
     pub(crate) fn new(renewal: Renewal) -> Option<Self> {
-        let due = runtime::sleep_until(next_renewal(renewal.max_hold())).ok()?;
+        let due = runtime::sleep_until(due(&renewal)).ok()?;
         Some(Self { due: Box::pin(due), renewal })
     }
 }
@@ -224,15 +224,27 @@ impl Future for NextRenewal {
     }
 }
 
-/// Returns the instant of the next renewal: at most a third of the hold from now, and the same for
-/// all holds of that time.
-fn next_renewal(max_hold: Duration) -> Instant {
-    static BEGIN: OnceLock<Instant> = OnceLock::new();
-    let now = Instant::now();
-    let begin = *BEGIN.get_or_init(|| now);
-    // The instants are a twelfth apart: three of them at least, and four at most, are in a third.
-    let step = (max_hold / 12).max(Duration::from_micros(1)).as_micros();
-    let passed = now.saturating_duration_since(begin).as_micros();
-    let steps = passed / step + 4;
-    begin + Duration::from_micros(u64::try_from(steps * step).unwrap_or(u64::MAX))
+/// Returns the instant at which a renewal shall run.
+pub(crate) fn due(renewal: &Renewal) -> Instant {
+    let due = renewal.due().map(Instant::from_std);
+    due.unwrap_or_else(|| Instant::now() + renewal.max_hold() / 3)
+}
+
+/// The instants at which a limiter's holds are renewed, counted from its first renewal.
+#[derive(Default)]
+pub(crate) struct RenewalTimes(OnceLock<Instant>);
+
+impl RenewalTimes {
+    /// Returns the next instant: at most a third of the hold from now, and the same for all holds
+    /// of that time.
+    pub(crate) fn next(&self, max_hold: Duration) -> std::time::Instant {
+        let now = Instant::now();
+        let begin = *self.0.get_or_init(|| now);
+        // The instants are a twelfth apart: three of them at least, and four at most, are in a third.
+        let step = (max_hold / 12).max(Duration::from_micros(1)).as_micros();
+        let passed = now.saturating_duration_since(begin).as_micros();
+        let steps = passed / step + 4;
+        let due = begin + Duration::from_micros(u64::try_from(steps * step).unwrap_or(u64::MAX));
+        due.into_std()
+    }
 }

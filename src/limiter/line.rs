@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::hold::RenewalTimes;
 use super::on_time::MAX_TIMEOUT;
 use super::queues::KeyQueues;
 use crate::core::Decision;
@@ -52,6 +53,7 @@ pub(crate) struct Lines {
     paused: AtomicUsize,
     /// The requests that wait for units which others hold.
     pub(crate) queues: Arc<KeyQueues>,
+    pub(crate) renewals: RenewalTimes,
     changes: Arc<KeyChanges>,
     /// The changes of the members, if these lines belong to limiters that are asked together.
     of_members: Vec<Arc<KeyChanges>>,

@@ -7,7 +7,6 @@ use std::future::{Future as _, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Once;
 use std::task::Poll;
 use std::time::{self, Duration};
 
@@ -15,13 +14,13 @@ use fastrand::Rng;
 use http::{Request, StatusCode};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
-use tokio::task::{LocalSet, spawn_local, yield_now};
+use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout, timeout_at};
-use tower_sluice::algorithm::{Concurrency, Quotas};
+use tower_sluice::algorithm::Quotas;
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::{Done, Origin, Reservation, ShadowCounts, SwitchMode};
 use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Refusal,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Outcome, Refusal,
 };
 
 use super::account::Account;
@@ -179,23 +178,8 @@ pub fn run(plan: &Plan) -> Report {
     run_and_tell(plan, false)
 }
 
-/// Lets the guards of this process begin to count the instants at which they renew: before all
-/// worlds, whose time runs ahead.
-fn begin_renewals() {
-    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
-    runtime.block_on(async {
-        let limiter = Memory::new("first", Concurrency::new(1));
-        let mut done = limiter.acquire("a").await.expect("an admission");
-        let _guard = limiter.hold(done.take_reservation().expect("a unit"));
-        // Its task begins to count.
-        yield_now().await;
-    });
-}
-
 /// Runs the world of a plan, and tells its timeline also if all promises were kept.
 pub fn run_and_tell(plan: &Plan, tells: bool) -> Report {
-    static RENEWALS: Once = Once::new();
-    RENEWALS.call_once(begin_renewals);
     let world = || {
         fastrand::seed(plan.seed);
         let mut runtime = Builder::new_current_thread();

@@ -8,7 +8,7 @@ use super::join_all::join_all;
 use crate::core::Charge;
 use crate::core::reservation::{Owner, Reservation};
 use crate::core::settlement::{Renewal, Settlement};
-use crate::limiter::{Boxed, Limiter};
+use crate::limiter::{Boxed, Limiter, hold};
 
 /// The limiter, or the group of limiters, that made a reservation.
 #[derive(Clone)]
@@ -81,10 +81,12 @@ impl HeldReservations {
         });
         let renewals: Vec<_> = renewals.collect();
         let max_hold = renewals.iter().map(Renewal::max_hold).min()?;
-        Some(Renewal::new(max_hold, async {
+        let due = renewals.iter().map(hold::due).min()?;
+        let renewal = Renewal::new(max_hold, async {
             let renewed = join_all(renewals).await;
             renewed.into_iter().try_fold(true, |all, one| Ok(all & one?))
-        }))
+        });
+        Some(renewal.due_at(due.into_std()))
     }
 
     /// Returns the reservations from one that [`into_reservation`](Self::into_reservation) made.
