@@ -99,9 +99,10 @@ if cost * unit_numerator < INEXACT then
 end
 
 -- Lets the store fill until it has the cost and the units that stay free. `never`: it
--- never has as many.
+-- never has as many. A key without a state is full: a refusal writes none, so that an
+-- empty one would stay empty.
 --@ stock
-local has, free = full == 1 and cap or 0, now
+local has, free = cap, now
 if next_free then
   has, free = credit_until(
     now, next_free, credit, of_denominator, of_numerator,

@@ -56,7 +56,8 @@ impl SmoothBursty {
     }
 
     /// Begins with no permits stored, as a new limiter of Guava does. Default: with all permits,
-    /// since a key is forgotten when it is full.
+    /// since a key is forgotten when it is full. A charge that keeps units free finds a key full
+    /// that nobody has charged before.
     pub const fn start_empty(self) -> Self {
         Self { full: false, ..self }
     }
@@ -98,6 +99,10 @@ pub struct Rule {
 }
 
 impl Rule {
+    fn starting_full(&self) -> Self {
+        Self { full: true, ..*self }
+    }
+
     /// Converts the state to this rule's rate, and adds the permits stored since: credit and next.
     fn resynced(&self, state: Option<&State>, now: i64) -> (i64, i64) {
         let Some(state) = state else { return (if self.full { self.cap } else { 0 }, now) };
@@ -226,15 +231,18 @@ impl Algorithm for SmoothBursty {
         if kept(keep_free) == 0 {
             return Self::earliest_fit(rule, state, at, cost);
         }
-        let (credit, next) = rule.resynced(state, at);
+        // A refusal writes no state, so that an empty key would stay empty.
+        let (credit, next) = rule.starting_full().resynced(state, at);
         Some(next.max(at) + rule.time_to_store(credit, cost.saturating_add(kept(keep_free)))?)
     }
 
     fn consume(rule: &Rule, state: Option<State>, take: Take<'_>) -> (State, Mark) {
         let Take { at, cost, now, keep_free, .. } = take;
-        let (credit, from) = rule.resynced(state.as_ref(), now);
+        let kept = kept(keep_free);
+        let start = if kept > 0 { rule.starting_full() } else { *rule };
+        let (credit, from) = start.resynced(state.as_ref(), now);
         // The time for which the store fills before the charge is admitted.
-        let filled = match kept(keep_free) {
+        let filled = match kept {
             0 => 0,
             kept => rule.time_to_store(credit, cost + kept).unwrap_or(0),
         };

@@ -204,3 +204,16 @@ fn a_store_of_less_than_a_permit_is_refused_where_each_pays_for_itself() {
     assert!(pace.wait_for_own_cost().rule(quota).is_err());
     assert!(pace.wait_for_own_cost().max_burst(Duration::from_secs(12)).rule(quota).is_ok());
 }
+
+#[test]
+fn a_refusal_that_keeps_units_free_does_not_repeat_for_ever() {
+    // A refusal writes nothing. So a key without a state cannot fill between two of them.
+    let algorithm = SmoothBursty::new(Quota::per_second(5)).start_empty();
+    let rule = algorithm.rule(algorithm.quota).unwrap();
+    let mut state = None;
+    let keeping = |cost, keep_free: &'static [i64]| Check::new(cost, 0).keeping(keep_free);
+    let verdict = SmoothBursty::step(&rule, &mut state, T0, keeping(3, &[2])).verdict;
+    assert_eq!(verdict, Verdict::Allow);
+    let verdict = SmoothBursty::step(&rule, &mut state, T0, keeping(1, &[2])).verdict;
+    assert_eq!(verdict, Verdict::Deny(200_000));
+}
