@@ -315,8 +315,9 @@ fn begin_wait<L>(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) 
     let mut number = 0;
     let is_retry = matches!(decision.outcome(), Outcome::Retry(_));
     let waiters = decision.take_waiters();
-    if is_retry && attempts.queue.is_some() {
-        // It keeps its place.
+    let last = attempts.refusal.as_ref();
+    if is_retry && last.is_some_and(|last| last.origin() == decision.origin()) {
+        // It keeps its place, unless a fallback answers now, or no longer does.
         return false;
     }
     attempts.queue = None;

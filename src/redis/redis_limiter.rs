@@ -391,7 +391,9 @@ impl<A: InLua> Inner<A> {
 
     fn join_queue(&self, request: &Request) -> Option<Decision> {
         let Op::Check { cost, max_wait } = request.op else { return None };
-        self.named.join_queue(&request.key, || queue_terms(request), Check::new(cost, max_wait))
+        let check = Check::new(cost, max_wait);
+        let joined = self.named.join_queue(&request.key, || queue_terms(request), check);
+        joined.map(|decision| decision.with_origin(Origin::Store))
     }
 
     fn decision(

@@ -20,6 +20,39 @@ async fn reserved<L: Limiter>(limiter: &L) -> Reservation {
     limiter.check(&one()).await.expect("a decision").into_reservation().expect("it holds a unit")
 }
 
+/// Fails at its first question, then answers as a store does.
+struct AwayAtFirst {
+    store: Memory<Concurrency>,
+    was_asked: AtomicU64,
+}
+
+impl Limiter for AwayAtFirst {
+    type Future = tower_sluice::future::BoxedFuture;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        if self.was_asked.fetch_add(1, Relaxed) == 0 {
+            return Box::pin(ready(Err(Error::new(ErrorKind::Infrastructure, "away"))));
+        }
+        let decided = self.store.check(charge);
+        Box::pin(async { Ok(decided.await?.with_origin(Origin::Store)) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_a_fallback_refused_waits_at_the_limiter_that_answers_again() {
+    let (store, fallback) = (limit(1), limit(1));
+    let (of_store, _of_fallback) = (reserved(&store).await, reserved(&fallback).await);
+    let away = AwayAtFirst { store: store.clone(), was_asked: AtomicU64::new(0) };
+    let mut waiting = Waiting::new();
+    waiting.add(&Arc::new(away.or_else(fallback)), patient()).await;
+    // It asks again, and the store refuses it.
+    sleep(2 * LONGEST_PAUSE).await;
+    let released = Instant::now();
+    let _ = store.settle(of_store, 0);
+    drop(waiting.next(0).await);
+    assert_eq!(released.elapsed(), Duration::ZERO);
+}
+
 /// Tasks that wait for a unit one after another, and tell their places when they have one.
 struct Waiting {
     tasks: Vec<tokio::task::JoinHandle<()>>,
