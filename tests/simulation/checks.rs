@@ -231,9 +231,6 @@ impl Seen<'_> {
                 Fate::Failed(Some(ErrorKind::Saturation) | None) => {
                     is_disturbed || is_loaded() || self.plan.stack.timeout.is_some()
                 }
-                Fate::Refused { by: Some(Origin::Local), .. } if self.may_have_queued(record) => {
-                    true
-                }
                 // For either error.
                 Fate::AdmittedBy(Origin::Local | Origin::Shadow)
                 | Fate::Refused { by: Some(Origin::Local), .. } => is_disturbed || is_loaded(),
@@ -353,6 +350,8 @@ impl Seen<'_> {
                 // Of limiters that are asked in turn, the longest wait counts.
                 _ if self.asks_in_turn() => false,
                 Origin::Store if self.is_of_ban(record, retry_after) => false,
+                // It waited behind another one to the end, so that the store was not asked.
+                Origin::Store if self.may_have_queued(record) => false,
                 Origin::Store => !own.any(|one| {
                     let wait = one.wait.map(|wait| Duration::from_micros(wait.cast_unsigned()));
                     let is_asked = one.cost == cost && one.keep_free == kept_free(ask);

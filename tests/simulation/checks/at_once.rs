@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tower_sluice::algorithm::{Algorithm as _, AnyAlgorithm};
+use tower_sluice::limiter::Origin;
 
 use super::{MIN_TIMEOUT, Seen, kept_free, since_begin};
 use crate::account::Limit;
@@ -190,8 +191,12 @@ impl Seen<'_> {
                     && decided > second.asked + 2 * TIMEOUT
             };
             let first = all.iter().find(is_overtaken).filter(|_| has_queued)?;
+            // A fallback has queues of its own, and keeps units for those whom it admitted.
+            let mut own = self.records.iter().filter(|one| one.asked <= first.ended);
+            let is_local = own.any(|one| one.fate == Fate::AdmittedBy(Origin::Local));
             let is_quiet = !self.is_disturbed(first.asked, first.ended)
-                && !self.was_frozen(first.asked, first.ended);
+                && !self.was_frozen(first.asked, first.ended)
+                && !is_local;
             is_quiet.then(|| format!("{} before {}", self.shown(second), self.shown(first)))
         })
     }

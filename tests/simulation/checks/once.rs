@@ -222,7 +222,11 @@ impl Seen<'_> {
                 let is_redirected = self.strikes.iter().any(redirects);
                 let awaited = if is_redirected { REDIRECTED_FOR } else { LATENESS };
                 let is_late = self.frozen(at, until) >= awaited;
-                *count += i64::from(!is_late && !self.is_disturbed(at, until));
+                let has_died = self.deaths.iter().any(|(death, process)| {
+                    *process == ask.process && self.is_felt(*death, *death, at, until)
+                });
+                let is_due = !is_late && !has_died && !self.is_disturbed(at, until);
+                *count += i64::from(is_due);
             }
         }
         for one in &self.account.bookings {
@@ -254,9 +258,9 @@ impl Seen<'_> {
     pub(super) fn was_paused_away(&self, one: &Booking) -> bool {
         let is_of_key = |label: &String| one.keys.iter().any(|(_, own)| own == label);
         let looked = i64::try_from(TIMEOUT.as_micros()).expect("short") + one.known_at();
-        let covers = |from: i64, until: i64| {
-            (one.now..=one.at.max(looked)).contains(&from) && one.at < until
-        };
+        // A clock that stepped forward says a later time than the caller waited for.
+        let last = if self.has_odd_clocks() { i64::MAX } else { one.at.max(looked) };
+        let covers = |from: i64, until: i64| (one.now..=last).contains(&from) && one.at < until;
         let mut pauses = self.account.pauses.iter();
         // The account may have taken its refund for that of a charge with the same mark.
         (one.settlements > 0 || self.account.has_settled_twin(one))

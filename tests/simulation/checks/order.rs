@@ -62,7 +62,9 @@ impl Seen<'_> {
                 || before.any(|(_, _, kind)| moves_slots(*kind) || loses_scripts(*kind));
             let known = self.known(first, *decided);
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
-                let is_beside = *when == *decided && first.number < second.number;
+                // One that asks again, since its key was paused, may do so behind a newcomer.
+                let was_asked_once = *decided < first.asked + TIMEOUT;
+                let is_beside = *when == *decided && first.number < second.number && was_asked_once;
                 let is_beside = is_beside && !may_be_redirected && is_one_connection();
                 let is_behind = known.is_some_and(|known| known < second.asked) || is_beside;
                 // In a shadow nobody waits.
