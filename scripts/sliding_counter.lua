@@ -88,6 +88,50 @@ if cost <= limit then
   end
 end
 
+-- The windows of now and before it: a text has its units, those before, and the latest
+-- instant. The units of both fit into one number.
+--@ short_cost window, pattern, pattern_before
+is_short = cost <= limit and limit < 2 ^ 26
+window = now - now % period
+pattern = format('^%d:([1-9]%%d*):(%%d+):([1-9]%%d*)$', window)
+pattern_before = format('^%d:([1-9]%%d*):(%%d+):([1-9]%%d*)$', window - period)
+
+-- A state of these windows, and no wait. The answer is the units of the window before,
+-- times the limit and one, and those of this window.
+--@ short
+local here, earlier, is_usual = 0, 0, not text
+if text then
+  local digits1, digits2, digits3 = string.match(text, pattern)
+  if digits1 then
+    here, earlier = digits1 + 0, integer(digits2)
+    is_usual = earlier and window <= digits3 + 0 and digits3 + 0 <= now
+  else
+    digits1, digits2, digits3 = string.match(text, pattern_before)
+    if digits1 then
+      earlier = digits1 + 0
+      is_usual = integer(digits2) and window - period <= digits3 + 0 and digits3 + 0 < window
+    end
+  end
+end
+if is_usual and here <= limit and earlier <= limit then
+  local weight = earlier * (window + period - now)
+  local fits_until = limit - cost - (weight + (period - weight % period) % period) / period
+  if max_wait == 0 or here + (repeats - 1) * cost <= fits_until then
+    is_done = true
+    for _ = 1, repeats do
+      n = n + 1
+      if here > fits_until then
+        reply[n] = earlier * (limit + 1) + here
+      else
+        reply[n] = -1 - earlier * (limit + 1) - here
+        here, changed = here + cost, true
+      end
+    end
+    begin, expires_at = window, window + 2 * period
+    value = changed and format('%d:%d:%d:%d', window, here, earlier, now)
+  end
+end
+
 -- Adds to the window of that instant.
 --@ consume
 local window = instant - instant % period

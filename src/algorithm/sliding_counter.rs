@@ -263,6 +263,13 @@ impl InLua for SlidingCounter {
         })
     }
 
+    fn short_state(rule: &Rule, now: i64, number: i64) -> Option<Option<State>> {
+        let (previous, current) = (number / (rule.limit + 1), number % (rule.limit + 1));
+        let begin = rule.begin(now);
+        let state = State { begin, current, previous, latest: begin };
+        (previous <= rule.limit).then_some((number > 0).then_some(state))
+    }
+
     fn stored(_: &Rule, text: &str) -> Option<State> {
         let [begin, current, previous, latest] = integers(text)?;
         (begin <= latest).then_some(State { begin, current, previous, latest })
