@@ -165,6 +165,14 @@ impl Seen<'_> {
                 true => record.asked.saturating_sub(SECOND),
                 false => self.reserved(record, at),
             };
+            // Nor does it go before one that it waits behind.
+            let is_before = |one: &&Record| {
+                let other = self.ask(one);
+                let is_own = (other.process, other.key) == (ask.process, ask.key);
+                is_own && one.asked <= record.asked && (slot..=record.ended).contains(&one.ended)
+            };
+            let before = self.records.iter().filter(is_before).map(|one| one.asked).min();
+            let reserved = before.map_or(reserved, |before| reserved.min(before));
             // A slot is due as late as its reply came.
             let goes_late = record.ended > slot + SLOT_GRACE
                 && record.ended > record.asked + TIMEOUT + GRACE
