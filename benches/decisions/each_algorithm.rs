@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tower_sluice::algorithm::{Budget, FixedWindow, InLua, IntoAlgorithm, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{
+    Budget, Calendar, FixedWindow, InLua, IntoAlgorithm, SlidingLog, TokenBucket,
+};
 use tower_sluice::{Charge, Limiter, Quota, Redis};
 
 use crate::measure::median_of;
@@ -31,6 +33,9 @@ pub(crate) fn run() {
     each_algorithm(quota, &mut Measure(&site));
     held_and_settled(&site, Budget::new(quota));
     measure(&site, "fixed_window_anchored", FixedWindow::new(quota).anchored());
+    measure(&site, "fixed_window_day", FixedWindow::new(Quota::per_day(1_000_000)));
+    let berlin = Calendar::day().time_zone("Europe/Berlin").expect("a zone");
+    measure(&site, "calendar_day", FixedWindow::calendar(1_000_000, berlin));
     let bucket = || TokenBucket::new(quota);
     measure(&site, "2 token buckets", (bucket(), bucket()));
     measure(&site, "4 token buckets", (bucket(), bucket(), bucket(), bucket()));
