@@ -3,7 +3,8 @@
 //! a response, `-- lease` what leases save on a hot key, `-- redisson` how long the script of
 //! Redisson's limiter holds the server, and `-- growth` what a decision costs as work grows.
 //! `-- cluster` compares a cluster with one server and with a raw client. `-- process` prints the
-//! cases of this process alone, and `-- memory` those of ten million keys and two threads.
+//! cases of this process alone, and `-- memory` those of ten million keys and two threads. `-- open`
+//! asks by a clock.
 //!
 //! Absolute times vary from run to run, so the cases that call Redis are printed as ratios within
 //! one run, whose rounds are interleaved. `benches/README.md` explains each number.
@@ -19,6 +20,7 @@ mod many_keys;
 mod measure;
 #[cfg(all(feature = "metrics", feature = "tracing"))]
 mod observed;
+mod open_loop;
 mod redisson;
 mod settled;
 mod site;
@@ -31,6 +33,7 @@ fn main() {
         Some("growth") => growth::run(arguments.find(|path| path.ends_with(".svg")).as_deref()),
         Some("growth-worker") => growth::worker(&arguments.next().expect("an address")),
         Some("memory") => many_keys::run(),
+        Some("open") => open_loop::run(),
         Some("process") => in_process::run(),
         #[cfg(all(feature = "metrics", feature = "tracing"))]
         Some("observe") => observed::run(),
