@@ -53,7 +53,12 @@ pub(super) fn safe_prefix(prefix: &str) -> String {
 
 /// Returns `key` in braces: the suffix of its names in Redis.
 pub(super) fn hash_tagged(key: &str) -> String {
-    ["{", &verbatim_or_digest(key), "}"].concat()
+    let key = verbatim_or_digest(key);
+    let mut tagged = String::with_capacity(key.len() + 2);
+    tagged.push('{');
+    tagged.push_str(&key);
+    tagged.push('}');
+    tagged
 }
 
 /// Percent-encodes the bytes of all characters of `text` that are not kept.
@@ -87,8 +92,20 @@ pub(super) fn percent_decoded(text: &str) -> Option<String> {
 }
 
 pub(super) fn is_harmless(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'@' | b':' | b'/' | b'-')
+    HARMLESS[usize::from(byte)]
 }
+
+/// Each byte of a key is looked up.
+const HARMLESS: [bool; 256] = {
+    let (mut harmless, mut byte) = ([false; 256], 0);
+    while byte < 256 {
+        let own = byte as u8;
+        harmless[byte] = own.is_ascii_alphanumeric()
+            || matches!(own, b'.' | b'_' | b'~' | b'@' | b':' | b'/' | b'-');
+        byte += 1;
+    }
+    harmless
+};
 
 /// Returns `text` itself if it is short and has only safe characters, or else its digest.
 fn verbatim_or_digest(text: &str) -> Cow<'_, str> {
