@@ -7,6 +7,7 @@
 //! they wait for its end, since it may be redirected.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::iter;
 
 use redis_once::calls::Partition;
 use smallvec::SmallVec;
@@ -56,14 +57,26 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, queued: Box<QueuedRequest>) {
-        let hash_slot = queued.hash_slot;
-        let slot_queue = self.queues.entry(hash_slot).or_default();
-        self.count += 1;
-        slot_queue.push(queued, self.count);
-        if let Some(partition) = slot_queue.partition {
-            self.partitions.arrived(partition, 1);
-        } else if let Some(partition) = self.update(hash_slot) {
-            self.partitions.arrived(partition, 0);
+        self.push_all(iter::once(queued));
+    }
+
+    pub(super) fn push_all(&mut self, arrivals: impl Iterator<Item = Box<QueuedRequest>>) {
+        let mut arrivals = arrivals.peekable();
+        while let Some(first) = arrivals.next() {
+            let hash_slot = first.hash_slot;
+            let slot_queue = self.queues.entry(hash_slot).or_default();
+            let (before, mut next) = (slot_queue.len(), Some(first));
+            while let Some(queued) = next {
+                self.count += 1;
+                slot_queue.push(queued, self.count);
+                next = arrivals.next_if(|queued| queued.hash_slot == hash_slot);
+            }
+            if let Some(partition) = slot_queue.partition {
+                let requests = slot_queue.len() - before;
+                self.partitions.arrived(partition, requests);
+            } else if let Some(partition) = self.update(hash_slot) {
+                self.partitions.arrived(partition, 0);
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! Each runtime has one such task, until the limiter is dropped and every call has ended.
 
 use std::future::ready;
+use std::iter::from_fn;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -144,9 +145,7 @@ async fn run(
         // Ready tasks run first, so that their charges join the batch.
         yield_now().await;
         worker.allow_next();
-        while let Ok(queued) = arrivals.try_recv() {
-            worker.queue.push(queued);
-        }
+        worker.queue.push_all(from_fn(|| arrivals.try_recv().ok()));
         worker.send(false);
         (worker.may_send_next, worker.answered) = (false, 0);
     }
