@@ -221,6 +221,6 @@ pub(super) fn join<A: InLua, B: InLua>(
         joined.set_max_batch_size(config.max_batch_size);
         joined.clock = config.clock.clone();
         joined.max_in_flight = config.max_in_flight;
-        joined.queue_permits = Arc::clone(&config.queue_permits);
+        joined.queue_room = Arc::clone(&config.queue_room);
     })
 }

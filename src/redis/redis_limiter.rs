@@ -12,14 +12,13 @@ use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use redis_once::calls::Deadline;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::Pool;
 use super::decision_times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 use super::key_names::{Buckets, key_prefixes};
 use super::script::{Op, ReplyEntry, Request, malformed_reply};
-use super::send::{Batcher, CompletedRequest, Config, Pending, QueuedRequest};
+use super::send::{Answer, Batcher, Config, Pending, QueueRoom, QueuedRequest};
 use crate::algorithm::{Check, InLua, IntoAlgorithm};
 use crate::core::charge::{KeepFree, Key};
 use crate::core::decision::Origin;
@@ -171,8 +170,7 @@ impl<A: InLua> Redis<A> {
     /// gets an error of kind [`Saturation`](crate::ErrorKind::Saturation). Settlements are sent
     /// even then. Default: 16,384.
     pub fn queue_capacity(self, charges: usize) -> Self {
-        let permits = Semaphore::new(charges.clamp(1, Semaphore::MAX_PERMITS));
-        self.configure(|config| config.queue_permits = Arc::new(permits))
+        self.configure(|config| config.queue_room = QueueRoom::new(charges))
     }
 
     /// Returns true if it is known whether the keys of several limiters share a server.
@@ -230,8 +228,8 @@ impl<A: InLua> Limiter for Redis<A> {
         self.inner.named.renew(reservation, |reserved, cost, mark| async move {
             let op = Op::Renew { cost, mark: mark.get() };
             let request = inner.settling(&reserved, op)?;
-            match inner.send_patiently(request)?.await?.entry {
-                ReplyEntry::Renewed { mark: next, is_held } => {
+            match inner.send_patiently(request)?.await?.answer.map(|answer| answer.entry) {
+                Some(ReplyEntry::Renewed { mark: next, is_held }) => {
                     mark.set(next);
                     Ok(is_held)
                 }
@@ -304,7 +302,7 @@ impl<A: InLua> Inner<A> {
         charge: &Charge,
     ) -> RedisFuture<A> {
         let asked = Some(key.and_then(|key| self.request(key, operation, charge)));
-        let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);
+        let deadline = charge.deadline().map(Instant::from_std);
         let (known, is_new) = (self.named.lines.known(), charge.retried_for().is_zero());
         let state = State::Asking { asked, deadline, known, is_new };
         RedisFuture { inner: Arc::clone(self), state }
@@ -324,27 +322,28 @@ impl<A: InLua> Inner<A> {
             keep_free: charge.keep_free.clone(),
             op: Op::of(operation, check, births),
         };
-        Ok((request, quotas.clone()))
+        Ok(request)
     }
 
     fn present(&self) -> i64 {
         self.batcher.config().present()
     }
 
-    /// Sends a request. `deadline` is the charge's own.
-    fn send(&self, request: Request, deadline: Instant) -> Result<Pending, Error> {
-        let pool = &self.batcher.config().pool;
-        let deadline =
-            pool.client.reply_deadline(deadline.min(Instant::now() + self.decision_timeout));
+    /// Sends a request. `deadline` is the charge's own, if it has one.
+    fn send(&self, request: Request, deadline: Option<Instant>) -> Result<Pending, Error> {
+        let (pool, now) = (&self.batcher.config().pool, Instant::now());
+        let own = now + self.decision_timeout;
+        let deadline = pool.client.reply_deadline(deadline.map_or(own, |charge| own.min(charge)));
         let queued = QueuedRequest::without_receiver(pool, request, deadline);
-        Pending::submit(&self.batcher, queued)
+        Pending::submit(&self.batcher, queued, now)
     }
 
     /// Sends a request that no caller waits for, so that it may take longer.
     fn send_patiently(&self, request: Request) -> Result<Pending, Error> {
-        let deadline = Instant::now() + self.decision_timeout.max(LATE_REPLY_TIMEOUT);
-        let pool = &self.batcher.config().pool;
-        Pending::submit(&self.batcher, QueuedRequest::without_receiver(pool, request, deadline))
+        let (pool, now) = (&self.batcher.config().pool, Instant::now());
+        let deadline = now + self.decision_timeout.max(LATE_REPLY_TIMEOUT);
+        let queued = QueuedRequest::without_receiver(pool, request, deadline);
+        Pending::submit(&self.batcher, queued, now)
     }
 
     pub(super) fn settle(
@@ -382,11 +381,11 @@ impl<A: InLua> Inner<A> {
         Ok(Request { key, quota, rule, keep_free, op })
     }
 
-    fn take_spare(self: &Arc<Self>, request: &Request, quota: &Quotas) -> Option<Decision> {
+    fn take_spare(self: &Arc<Self>, request: &Request) -> Option<Decision> {
         let Op::Check { cost, max_wait } = request.op else { return None };
         let check = Check::new(cost, max_wait).keeping(request.keep_free.as_slice());
         let store = || Arc::clone(self) as Arc<dyn SettleUnits>;
-        self.named.take_spare(|| request.key.clone(), Some(quota), check, store)
+        self.named.take_spare(|| request.key.clone(), request.quota.as_ref(), check, store)
     }
 
     fn join_queue(&self, request: &Request) -> Option<Decision> {
@@ -398,19 +397,22 @@ impl<A: InLua> Inner<A> {
 
     fn decision(
         self: &Arc<Self>,
-        (quota, known): (Quotas, ResetsSeen),
-        completed: CompletedRequest,
+        known: ResetsSeen,
+        completed: Box<QueuedRequest>,
     ) -> Result<Decision, Error> {
-        let CompletedRequest { queued, entry, now, batch_position } = completed;
-        let ReplyEntry::Decided(answer) = entry else { return Err(malformed_reply()) };
-        let request = queued.request;
+        let QueuedRequest { request, answer, .. } = *completed;
+        let Some(Answer { entry: ReplyEntry::Decided(answer), now, batch_position }) = answer
+        else {
+            return Err(malformed_reply());
+        };
         let (cost, max_wait) = match request.op {
             Op::Check { cost, max_wait } => (cost, max_wait),
             _ => (0, 0),
         };
         let may_queue = self.named.may_queue(Check::new(cost, max_wait)) && !answer.is_blocked;
         let queue = may_queue.then(|| (request.key.clone(), queue_terms(&request)));
-        let Request { key, keep_free, op, .. } = request;
+        let Request { key, quota, keep_free, op, .. } = request;
+        let quota = quota.unwrap_or_else(|| self.named.quota.clone());
         let from = Provenance { now, batch_position, origin: Origin::Store };
         match op {
             Op::Reset => {
@@ -481,16 +483,15 @@ pin_project! {
     }
 }
 
-/// The request for a charge, and the quota for reading its answer. The error says why the charge
-/// has no request.
-type Asked = Result<(Request, Quotas), Error>;
+/// The request for a charge. The error says why the charge has no request.
+type Asked = Result<Request, Error>;
 
 pin_project! {
     #[project = StateProj]
     enum State<A: InLua> {
         Asking {
             asked: Option<Asked>,
-            deadline: Instant,
+            deadline: Option<Instant>,
             known: ResetsSeen,
             // True if the request has not waited before.
             is_new: bool,
@@ -498,7 +499,6 @@ pin_project! {
         Waiting {
             #[pin]
             pending: Pending,
-            quota: Option<Quotas>,
             known: ResetsSeen,
             change: Option<Box<Change<A>>>,
         },
@@ -514,8 +514,8 @@ impl<A: InLua> Future for RedisFuture<A> {
         loop {
             let next = match this.state.as_mut().project() {
                 StateProj::Asking { asked, deadline, known, is_new } => {
-                    let (request, quota) = asked.take().expect("polled after it was done")?;
-                    if let Some(decision) = this.inner.take_spare(&request, &quota) {
+                    let request = asked.take().expect("polled after it was done")?;
+                    if let Some(decision) = this.inner.take_spare(&request) {
                         return Poll::Ready(Ok(decision));
                     }
                     if *is_new && let Some(retry) = this.inner.join_queue(&request) {
@@ -523,13 +523,12 @@ impl<A: InLua> Future for RedisFuture<A> {
                     }
                     let change = Change::of(&request, this.inner);
                     let pending = this.inner.send(request, *deadline)?;
-                    State::Waiting { pending, quota: Some(quota), known: *known, change }
+                    State::Waiting { pending, known: *known, change }
                 }
-                StateProj::Waiting { pending, quota, known, change } => {
+                StateProj::Waiting { pending, known, change } => {
                     let completed = ready!(pending.poll(cx));
                     drop(change.take());
-                    let quota = quota.take().expect("polled after it was done");
-                    return Poll::Ready(this.inner.decision((quota, *known), completed?));
+                    return Poll::Ready(this.inner.decision(*known, completed?));
                 }
             };
             this.state.set(next);

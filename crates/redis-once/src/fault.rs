@@ -88,7 +88,12 @@ pub struct Deadline {
 impl Deadline {
     /// Makes a deadline for a call to the server that holds `hash_slot`.
     pub fn new(at: Instant, hash_slot: u16) -> Self {
-        Self { at, start: Instant::now(), hash_slot }
+        Self::since(Instant::now(), at, hash_slot)
+    }
+
+    /// Makes a deadline for a wait that begins at `start`, which is now.
+    pub fn since(start: Instant, at: Instant, hash_slot: u16) -> Self {
+        Self { at, start, hash_slot }
     }
 
     /// Returns true if no time was left when the wait began.

@@ -15,13 +15,13 @@ use redis_once::calls::{
 };
 use redis_once::{ErrorKind as ClientErrorKind, Failure, Script};
 use smallvec::SmallVec;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::super::Pool;
 use super::super::decision_times::LATE_REPLY_TIMEOUT;
 use super::super::script::{BatchReply, Op, ReplyEntry, Request, append_call, key_suffixes};
-use super::config::Config;
+use super::answer_place::Sender;
+use super::config::{Config, QueuePlace};
 use crate::algorithm::Verdict;
 use crate::core::Error;
 use crate::core::settlement::{Settled, SettlementSender};
@@ -35,15 +35,26 @@ pub(crate) struct QueuedRequest {
     pub(super) deadline: Instant,
     pub(super) reply_to: ReplyTo,
     /// The share of the queue's capacity that it occupies.
-    pub(super) queue_permit: Option<OwnedSemaphorePermit>,
+    pub(super) queue_place: Option<QueuePlace>,
     /// Its stage, which the caller reads. `None` outside a cluster.
     pub(super) progress: Option<Arc<Progress>>,
+    /// The answer of the script, which moves to the caller in this place: it is large.
+    pub(crate) answer: Option<Answer>,
+}
+
+/// The answer of the script to a request.
+pub(crate) struct Answer {
+    pub(crate) entry: ReplyEntry,
+    /// The instant of the decision, in µs since the Unix epoch, by the clock of the decision.
+    pub(crate) now: i64,
+    /// The request's position in its batch.
+    pub(crate) batch_position: u16,
 }
 
 /// Receives the answer to a request.
 pub(super) enum ReplyTo {
     /// The caller, which may leave.
-    Caller(oneshot::Sender<Result<CompletedRequest, Error>>),
+    Caller(Sender),
     Settlement(SettlementSender),
     /// None: fire and forget.
     Nobody,
@@ -58,8 +69,9 @@ impl QueuedRequest {
             hash_slot,
             deadline,
             reply_to: ReplyTo::Nobody,
-            queue_permit: None,
+            queue_place: None,
             progress: None,
+            answer: None,
         })
     }
 
@@ -120,31 +132,19 @@ impl QueuedRequest {
             }
             ReplyTo::Nobody => return None,
         };
-        let completed = CompletedRequest { queued: self, entry, now, batch_position };
-        match caller.send(Ok(completed)) {
+        self.answer = Some(Answer { entry, now, batch_position });
+        match caller.send(Ok(self)) {
             Err(Ok(completed)) => completed.into_refund(),
             _ => None,
         }
     }
-}
 
-/// A request, and the answer of the script.
-pub(crate) struct CompletedRequest {
-    pub(crate) queued: Box<QueuedRequest>,
-    pub(crate) entry: ReplyEntry,
-    /// The instant of the decision, in µs since the Unix epoch, by the clock of the decision.
-    pub(crate) now: i64,
-    /// The request's position in its batch.
-    pub(crate) batch_position: u16,
-}
-
-impl CompletedRequest {
-    /// Converts it to the refund of the taken units, if there are any.
-    pub(super) fn into_refund(self) -> Option<Request> {
-        let ReplyEntry::Decided(answer) = self.entry else { return None };
-        let Op::Check { cost: cost @ 1.., .. } = self.queued.request.op else { return None };
+    /// Converts an answered request to the refund of the taken units, if there are any.
+    pub(super) fn into_refund(self: Box<Self>) -> Option<Request> {
+        let ReplyEntry::Decided(answer) = self.answer?.entry else { return None };
+        let Op::Check { cost: cost @ 1.., .. } = self.request.op else { return None };
         let (Verdict::Allow | Verdict::Wait(_)) = answer.verdict else { return None };
-        let mut request = self.queued.request;
+        let mut request = self.request;
         request.op = Op::Refund { units: cost, cost, mark: answer.mark.unwrap_or_default() };
         Some(request)
     }

@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use redis_once::calls::SharedConnection;
 use tokio::runtime;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::super::script::Request;
-use super::batch::{Batch, Call, CompletedRequest, QueuedRequest, ReplyTo};
+use super::answer_place::{Receiver, place};
+use super::batch::{Batch, Call, QueuedRequest, ReplyTo};
 use super::call::{follow, send_call};
 use super::config::Config;
 use super::worker::WorkerHandle;
@@ -29,9 +30,6 @@ pub(super) struct InlineSend {
     pub(super) runtime: runtime::Id,
     pub(super) future: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
-
-/// Receives the answer to one request.
-pub(super) type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 
 /// Sends the charges of one limiter.
 pub(crate) struct Batcher {
@@ -50,13 +48,13 @@ impl Batcher {
 
     /// Accepts a charge. If the limiter is idle and a connection is ready, the caller polls the
     /// future that sends it. Otherwise the charge waits in the queue, so that no later charge
-    /// passes it.
+    /// passes it. Then the receiver learns when the deadline passes.
     pub(super) fn submit(
         self: &Arc<Self>,
         mut queued: Box<QueuedRequest>,
     ) -> Result<(Receiver, Option<InlineSend>), Error> {
         let worker = self.worker()?;
-        let (reply_to, receiver) = oneshot::channel();
+        let (reply_to, receiver) = place();
         queued.reply_to = ReplyTo::Caller(reply_to);
         // It counts as sent even if it waits for a connection, since no other charge delays it.
         if let Some(permit) = worker.inline_permit()
@@ -65,10 +63,11 @@ impl Batcher {
             let future = send_inline(Arc::clone(self), queued, connection, permit);
             return Ok((receiver, Some(InlineSend { runtime: worker.runtime, future })));
         }
-        let Ok(permit) = Arc::clone(&self.config.queue_permits).try_acquire_owned() else {
+        queued.queue_place = self.config.queue_room.take();
+        if queued.queue_place.is_none() {
             return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
-        };
-        queued.queue_permit = Some(permit);
+        }
+        worker.deadlines.add(queued.deadline, receiver.alarm());
         // If the worker has ended since, the receiver is closed, and the caller gets an error.
         worker.push(queued);
         Ok((receiver, None))

@@ -60,7 +60,7 @@ impl Wait {
             config: Arc::clone(config),
             partition,
             refund_hash_slots: with_refunds.map(|batch| batch.hash_slot).collect(),
-            earliest: Deadline::new(earliest, first_slot),
+            earliest: Deadline::since(sent, earliest, first_slot),
             latest: deadlines().max().unwrap_or(sent),
         }
     }

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use redis_once::calls::hash_slot;
-use tokio::sync::Semaphore;
 
 use super::super::Pool;
 use super::super::script::{ReadEntry, ReplyForm, Scripts, keep_text};
 use crate::algorithm::{InLua, LATEST};
+use crate::core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::limiter::charge_numbers::{CallerClock, micros, system_time};
 use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::observe::CallWatch;
@@ -55,8 +55,7 @@ pub(crate) struct Config {
     pub(crate) max_batch_size: usize,
     /// The most calls at the same time, for each connection.
     pub(crate) max_in_flight: usize,
-    /// One permit for each charge that may wait to be sent.
-    pub(crate) queue_permits: Arc<Semaphore>,
+    pub(crate) queue_room: Arc<QueueRoom>,
     /// Reports its calls.
     pub(super) calls: CallWatch,
 }
@@ -84,7 +83,7 @@ impl Config {
             clock,
             max_batch_size: 1,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
-            queue_permits: Arc::new(Semaphore::new(DEFAULT_QUEUE_CAPACITY)),
+            queue_room: QueueRoom::new(DEFAULT_QUEUE_CAPACITY),
             calls: CallWatch::new(named.name()),
         };
         config.set_max_batch_size(DEFAULT_MAX_BATCH_SIZE);
@@ -119,5 +118,29 @@ impl Config {
         let mut slots = key_suffixes.iter().map(|suffix| hash_slot(suffix));
         let first = slots.next();
         !self.pool.is_clustered() || slots.all(|slot| Some(slot) == first)
+    }
+}
+
+/// The number of charges that may still be put into a queue.
+pub(crate) struct QueueRoom(AtomicUsize);
+
+/// The share of one charge, until it is dropped.
+pub(super) struct QueuePlace(Arc<QueueRoom>);
+
+impl QueueRoom {
+    pub(crate) fn new(charges: usize) -> Arc<Self> {
+        Arc::new(Self(AtomicUsize::new(charges.max(1))))
+    }
+
+    /// Takes the share of one charge. `None`: the queue is full.
+    pub(super) fn take(self: &Arc<Self>) -> Option<QueuePlace> {
+        let taken = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        taken.is_ok().then(|| QueuePlace(Arc::clone(self)))
+    }
+}
+
+impl Drop for QueuePlace {
+    fn drop(&mut self) {
+        self.0.0.fetch_add(1, Relaxed);
     }
 }

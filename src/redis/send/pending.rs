@@ -11,11 +11,11 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use redis_once::calls::{Deadline, Progress, Stage};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::batch::{CompletedRequest, QueuedRequest};
-use super::batcher::{Batcher, InlineSend, Receiver};
+use super::answer_place::{News, Outcome, Receiver};
+use super::batch::QueuedRequest;
+use super::batcher::{Batcher, InlineSend};
 use crate::core::{Error, ErrorKind};
 
 pin_project! {
@@ -27,9 +27,9 @@ pin_project! {
         inline: Option<InlineSend>,
         progress: Option<Arc<Progress>>,
         deadline: Deadline,
-        #[pin]
-        timer: Sleep,
-        // Runs after the timer has fired.
+        // Only of a charge that is sent inline: `deadlines.rs` has the others.
+        timer: Option<Pin<Box<Sleep>>>,
+        // Runs after the deadline.
         reading: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     }
 
@@ -45,8 +45,9 @@ impl Pending {
     pub(crate) fn submit(
         batcher: &Arc<Batcher>,
         mut queued: Box<QueuedRequest>,
+        now: Instant,
     ) -> Result<Self, Error> {
-        let deadline = Deadline::new(queued.deadline, queued.hash_slot);
+        let deadline = Deadline::since(now, queued.deadline, queued.hash_slot);
         if deadline.is_over() {
             let message = "the time ended before the charge was sent";
             return Err(Error::new(ErrorKind::Saturation, message));
@@ -55,13 +56,14 @@ impl Pending {
         queued.progress = batcher.config().pool.is_clustered().then(Arc::default);
         let progress = queued.progress.clone();
         let (receiver, inline) = batcher.submit(queued)?;
+        let timer = inline.as_ref().map(|_| Box::pin(sleep_until(deadline.at)));
         Ok(Self {
             batcher: Arc::clone(batcher),
             receiver: Some(receiver),
             inline,
             progress,
             deadline,
-            timer: sleep_until(deadline.at),
+            timer,
             reading: None,
         })
     }
@@ -69,18 +71,16 @@ impl Pending {
     /// Stops waiting. An earlier or later admission is refunded.
     fn cancel(self: Pin<&mut Self>) {
         let this = self.project();
-        let completed = this.receiver.take().and_then(|mut receiver| {
-            receiver.close();
-            receiver.try_recv().ok().and_then(Result::ok)
-        });
-        if let Some(request) = completed.and_then(CompletedRequest::into_refund) {
+        let completed = this.receiver.take().and_then(Receiver::leave).and_then(Result::ok);
+        if let Some(request) = completed.and_then(QueuedRequest::into_refund) {
             // A lost refund is safe: its units stay taken.
             let _ = this.batcher.send_and_forget(request);
         }
         // A sent call continues without its caller, and refunds the units that it took. It ends
         // soon after its deadline. During a panic it is dropped. It is also dropped outside its own
         // runtime, which may be ending.
-        if let (Some(inline), Ok(runtime)) = (this.inline.take(), Handle::try_current())
+        if let Some(inline) = this.inline.take()
+            && let Ok(runtime) = Handle::try_current()
             && inline.runtime == runtime.id()
             && !std::thread::panicking()
         {
@@ -90,7 +90,7 @@ impl Pending {
 }
 
 impl Future for Pending {
-    type Output = Result<CompletedRequest, Error>;
+    type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.as_mut().project();
@@ -103,24 +103,30 @@ impl Future for Pending {
         if !is_sending {
             *this.inline = None;
         }
-        let answer = this.receiver.as_mut().map_or(Poll::Pending, |waiting| {
-            match is_sending.then(|| waiting.try_recv()) {
-                Some(Err(TryRecvError::Empty)) => Poll::Pending,
-                Some(answer) => Poll::Ready(answer.map_err(drop)),
-                None => Pin::new(waiting).poll(cx).map_err(drop),
+        let news =
+            this.receiver.as_ref().map(|receiver| receiver.poll((!is_sending).then_some(&*cx)));
+        let mut is_late = news.is_none();
+        match news {
+            Some(Poll::Ready(News::Late)) => is_late = true,
+            Some(Poll::Ready(news)) => {
+                *this.receiver = None;
+                let answer = match news {
+                    News::Answered(answer) => Some(answer),
+                    _ => dropped_error(this.deadline),
+                };
+                if let Some(answer) = answer {
+                    *this.inline = None;
+                    return Poll::Ready(answer);
+                }
+                is_late = true;
             }
-        });
-        if let Poll::Ready(answer) = answer {
-            *this.receiver = None;
-            if let Ok(answer) | Err(Some(answer)) =
-                answer.map_err(|()| dropped_error(this.deadline))
-            {
-                *this.inline = None;
-                return Poll::Ready(answer);
-            }
+            _ => {}
         }
-        if this.reading.is_none() {
-            ready!(this.timer.poll(cx));
+        if !is_late && this.reading.is_none() {
+            match this.timer {
+                Some(timer) => ready!(timer.as_mut().poll(cx)),
+                None => return Poll::Pending,
+            }
         }
         let deadline = *this.deadline;
         let reading = this.reading.get_or_insert_with(|| Box::pin(deadline.catch_up()));
@@ -135,7 +141,7 @@ impl Future for Pending {
 
 /// Returns the error of a charge whose sender dropped it. `None` if its deadline has passed: the
 /// caller chooses the error after its own timer has fired.
-fn dropped_error(deadline: &Deadline) -> Option<Result<CompletedRequest, Error>> {
+fn dropped_error(deadline: &Deadline) -> Option<Outcome> {
     // The worker's runtime has ended, or the caller's clock panicked in it.
     let message = "the task that sends charges ended before the answer came";
     (Instant::now() < deadline.at).then(|| Err(Error::new(ErrorKind::State, message)))

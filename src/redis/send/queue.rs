@@ -199,7 +199,7 @@ impl SlotQueue {
         while requests.len() < size
             && let Some(mut queued) = self.pop()
         {
-            queued.queue_permit = None;
+            queued.queue_place = None;
             if queued.is_wanted(now) {
                 requests.push(queued);
             }

@@ -22,6 +22,7 @@ use super::super::decision_times::MAX_HOLD;
 use super::batch::{Call, CallEnd, QueuedRequest};
 use super::call::{follow, send_call};
 use super::config::Config;
+use super::deadlines::Deadlines;
 use super::queue::Queue;
 use crate::core::Error;
 use crate::core::sync::atomic::{
@@ -36,6 +37,8 @@ pub(super) struct WorkerHandle {
     busy: Arc<Busy>,
     /// One permit: one caller at a time sends a charge inline.
     inline_permits: Arc<Semaphore>,
+    /// The deadlines of callers that do not send their charges inline.
+    pub(super) deadlines: Arc<Deadlines>,
 }
 
 impl WorkerHandle {
@@ -44,7 +47,8 @@ impl WorkerHandle {
         let (requests, arrivals) = unbounded_channel();
         let (busy, inline_permits) = (Arc::<Busy>::default(), Arc::new(Semaphore::new(1)));
         runtime.spawn(run(config, arrivals, Arc::clone(&busy)));
-        Arc::new(Self { runtime: runtime.id(), requests, busy, inline_permits })
+        let (runtime, deadlines) = (runtime.id(), Arc::default());
+        Arc::new(Self { runtime, requests, busy, inline_permits, deadlines })
     }
 
     /// Returns true if the worker has ended.

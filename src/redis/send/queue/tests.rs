@@ -1,10 +1,11 @@
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::{Instant, advance};
 
 use super::super::super::script::{Op, ReplyEntry, Request};
-use super::super::batch::{CompletedRequest, ReplyTo};
+use super::super::answer_place::{News, Receiver, place};
+use super::super::batch::ReplyTo;
 use super::*;
 use crate::algorithm::{Report, Ruling, Verdict};
 use crate::core::ErrorKind;
@@ -12,10 +13,8 @@ use crate::core::charge::KeepFree;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
-
 fn queued(hash_slot: u16, op: Op) -> (Box<QueuedRequest>, Receiver) {
-    let (reply_to, receiver) = oneshot::channel();
+    let (reply_to, receiver) = place();
     // Each operation has a key of its own.
     let request = Request {
         key: format!("{op:?}"),
@@ -26,8 +25,15 @@ fn queued(hash_slot: u16, op: Op) -> (Box<QueuedRequest>, Receiver) {
     };
     let deadline = Instant::now() + TIMEOUT;
     let reply_to = ReplyTo::Caller(reply_to);
-    let (queue_permit, progress) = (None, None);
-    let queued = QueuedRequest { request, hash_slot, deadline, reply_to, queue_permit, progress };
+    let queued = QueuedRequest {
+        request,
+        hash_slot,
+        deadline,
+        reply_to,
+        queue_place: None,
+        progress: None,
+        answer: None,
+    };
     (Box::new(queued), receiver)
 }
 
@@ -126,7 +132,10 @@ fn what_was_taken_for_a_caller_who_has_left_is_refunded() {
     };
     let given_back = |cost, entry, is_awaited| {
         let (queued, receiver) = queued(0, check(cost));
-        let receiver = Some(receiver).filter(|_| is_awaited);
+        let receiver = match is_awaited {
+            true => Some(receiver),
+            false => receiver.leave().and(None),
+        };
         let refund = queued.complete(entry, 0, 0);
         drop(receiver);
         refund.map(|request| request.op)
@@ -218,7 +227,8 @@ fn a_failure_reaches_all_that_wait() {
     assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
     queue.regroup(0, Some(&Error::new(ErrorKind::Infrastructure, "away")));
     assert!(queue.next_partition(false).is_none());
-    let failed = |mut receiver: Receiver| matches!(receiver.try_recv(), Ok(Err(_)));
+    let failed =
+        |receiver: Receiver| matches!(receiver.poll(None), Poll::Ready(News::Answered(Err(_))));
     assert_eq!(
         receivers.into_iter().filter_map(|receiver| failed(receiver).then_some(())).count(),
         2
