@@ -302,9 +302,8 @@ impl<A: InLua> Inner<A> {
         charge: &Charge,
     ) -> RedisFuture<A> {
         let asked = Some(key.and_then(|key| self.request(key, operation, charge)));
-        let deadline = charge.deadline().map(Instant::from_std);
         let (known, is_new) = (self.named.lines.known(), charge.retried_for().is_zero());
-        let state = State::Asking { asked, deadline, known, is_new };
+        let state = State::Asking { asked, known, is_new };
         RedisFuture { inner: Arc::clone(self), state }
     }
 
@@ -322,19 +321,20 @@ impl<A: InLua> Inner<A> {
             keep_free: charge.keep_free.clone(),
             op: Op::of(operation, check, births),
         };
-        Ok(request)
+        let deadline = charge.deadline().map(Instant::from_std);
+        Ok(QueuedRequest::without_receiver(&self.batcher.config().pool, request, deadline))
     }
 
     fn present(&self) -> i64 {
         self.batcher.config().present()
     }
 
-    /// Sends a request. `deadline` is the charge's own, if it has one.
-    fn send(&self, request: Request, deadline: Option<Instant>) -> Result<Pending, Error> {
+    /// Sends a request, whose deadline is the charge's own, if it has one.
+    fn send(&self, mut queued: Box<QueuedRequest>) -> Result<Pending, Error> {
         let (pool, now) = (&self.batcher.config().pool, Instant::now());
         let own = now + self.decision_timeout;
-        let deadline = pool.client.reply_deadline(deadline.map_or(own, |charge| own.min(charge)));
-        let queued = QueuedRequest::without_receiver(pool, request, deadline);
+        let deadline = queued.deadline.map_or(own, |charge| own.min(charge));
+        queued.deadline = Some(pool.client.reply_deadline(deadline));
         Pending::submit(&self.batcher, queued, now)
     }
 
@@ -342,7 +342,7 @@ impl<A: InLua> Inner<A> {
     fn send_patiently(&self, request: Request) -> Result<Pending, Error> {
         let (pool, now) = (&self.batcher.config().pool, Instant::now());
         let deadline = now + self.decision_timeout.max(LATE_REPLY_TIMEOUT);
-        let queued = QueuedRequest::without_receiver(pool, request, deadline);
+        let queued = QueuedRequest::without_receiver(pool, request, Some(deadline));
         Pending::submit(&self.batcher, queued, now)
     }
 
@@ -484,14 +484,13 @@ pin_project! {
 }
 
 /// The request for a charge. The error says why the charge has no request.
-type Asked = Result<Request, Error>;
+type Asked = Result<Box<QueuedRequest>, Error>;
 
 pin_project! {
     #[project = StateProj]
     enum State<A: InLua> {
         Asking {
             asked: Option<Asked>,
-            deadline: Option<Instant>,
             known: ResetsSeen,
             // True if the request has not waited before.
             is_new: bool,
@@ -513,16 +512,16 @@ impl<A: InLua> Future for RedisFuture<A> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Asking { asked, deadline, known, is_new } => {
-                    let request = asked.take().expect("polled after it was done")?;
-                    if let Some(decision) = this.inner.take_spare(&request) {
+                StateProj::Asking { asked, known, is_new } => {
+                    let queued = asked.take().expect("polled after it was done")?;
+                    if let Some(decision) = this.inner.take_spare(&queued.request) {
                         return Poll::Ready(Ok(decision));
                     }
-                    if *is_new && let Some(retry) = this.inner.join_queue(&request) {
+                    if *is_new && let Some(retry) = this.inner.join_queue(&queued.request) {
                         return Poll::Ready(Ok(retry));
                     }
-                    let change = Change::of(&request, this.inner);
-                    let pending = this.inner.send(request, *deadline)?;
+                    let change = Change::of(&queued.request, this.inner);
+                    let pending = this.inner.send(queued)?;
                     State::Waiting { pending, known: *known, change }
                 }
                 StateProj::Waiting { pending, known, change } => {

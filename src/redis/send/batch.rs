@@ -31,8 +31,8 @@ use crate::limiter::charge_numbers::instant;
 pub(crate) struct QueuedRequest {
     pub(crate) request: Request,
     pub(super) hash_slot: u16,
-    /// The instant by which the caller needs the answer.
-    pub(super) deadline: Instant,
+    /// The instant by which the caller needs the answer. Before it is sent, only that of the charge.
+    pub(crate) deadline: Option<Instant>,
     pub(super) reply_to: ReplyTo,
     /// The share of the queue's capacity that it occupies.
     pub(super) queue_place: Option<QueuePlace>,
@@ -62,9 +62,16 @@ pub(super) enum ReplyTo {
 
 impl QueuedRequest {
     /// A request without a receiver for its answer.
-    pub(crate) fn without_receiver(pool: &Pool, request: Request, deadline: Instant) -> Box<Self> {
+    #[inline]
+    pub(crate) fn without_receiver(
+        pool: &Pool,
+        request: Request,
+        deadline: Option<Instant>,
+    ) -> Box<Self> {
         let hash_slot = pool.client.hash_slot(&request.key);
-        Box::new(Self {
+        // Allocated first, so that the request is written in place: it is long.
+        let place = Box::new_uninit();
+        let queued = Self {
             request,
             hash_slot,
             deadline,
@@ -72,12 +79,17 @@ impl QueuedRequest {
             queue_place: None,
             progress: None,
             answer: None,
-        })
+        };
+        Box::write(place, queued)
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline.expect("set before it is sent")
     }
 
     /// The refund of units whose caller has left. No answer is awaited.
     pub(super) fn refund(pool: &Pool, request: Request) -> Box<Self> {
-        Self::without_receiver(pool, request, Instant::now() + LATE_REPLY_TIMEOUT)
+        Self::without_receiver(pool, request, Some(Instant::now() + LATE_REPLY_TIMEOUT))
     }
 
     /// Records its stage.
@@ -91,7 +103,7 @@ impl QueuedRequest {
     /// find charges whose time is over: no caller would use their units.
     pub(super) fn is_wanted(&self, now: Instant) -> bool {
         match &self.reply_to {
-            ReplyTo::Caller(caller) => !caller.is_closed() && now < self.deadline,
+            ReplyTo::Caller(caller) => !caller.is_closed() && now < self.deadline(),
             ReplyTo::Settlement(_) | ReplyTo::Nobody => true,
         }
     }
@@ -243,7 +255,7 @@ impl Batch {
             Ok((reply, connection)) => distribute(config, connection, self.requests, &reply),
             Err(error) => {
                 let now = Instant::now();
-                let is_late = |queued: &QueuedRequest| has_timed_out && queued.deadline <= now;
+                let is_late = |queued: &QueuedRequest| has_timed_out && queued.deadline() <= now;
                 let in_time = self.requests.into_iter().filter(|queued| !is_late(queued));
                 in_time.for_each(|queued| queued.fail(error.clone()));
                 Vec::new()

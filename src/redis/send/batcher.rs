@@ -67,7 +67,7 @@ impl Batcher {
         if queued.queue_place.is_none() {
             return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
         }
-        worker.deadlines.add(queued.deadline, receiver.alarm());
+        worker.deadlines.add(queued.deadline(), receiver.alarm());
         // If the worker has ended since, the receiver is closed, and the caller gets an error.
         worker.push(queued);
         Ok((receiver, None))
@@ -87,7 +87,8 @@ impl Batcher {
         deadline: Instant,
         sender: SettlementSender,
     ) -> Result<(), Error> {
-        let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
+        let pool = &self.config.pool;
+        let mut queued = QueuedRequest::without_receiver(pool, request, Some(deadline));
         queued.reply_to = ReplyTo::Settlement(sender);
         self.push(queued)
     }

@@ -51,7 +51,7 @@ struct Wait {
 impl Wait {
     fn new(config: &Arc<Config>, batches: &[Batch], partition: Option<(Partition, usize)>) -> Self {
         let deadlines =
-            || batches.iter().flat_map(|batch| &batch.requests).map(|queued| queued.deadline);
+            || batches.iter().flat_map(|batch| &batch.requests).map(|queued| queued.deadline());
         let sent = Instant::now();
         let earliest = deadlines().min().unwrap_or(sent).min(sent + PATIENCE);
         let first_slot = batches.first().map_or(0, |batch| batch.hash_slot);

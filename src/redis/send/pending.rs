@@ -47,7 +47,7 @@ impl Pending {
         mut queued: Box<QueuedRequest>,
         now: Instant,
     ) -> Result<Self, Error> {
-        let deadline = Deadline::since(now, queued.deadline, queued.hash_slot);
+        let deadline = Deadline::since(now, queued.deadline(), queued.hash_slot);
         if deadline.is_over() {
             let message = "the time ended before the charge was sent";
             return Err(Error::new(ErrorKind::Saturation, message));

@@ -134,7 +134,7 @@ impl Items for Batches<'_> {
     /// created, with a content that means no state, by a write that the cluster redirects.
     async fn claim(&mut self, batch: &mut Batch) {
         let Config { key_prefixes, keeps_text, pool, .. } = self.config;
-        let QueuedRequest { request, deadline, .. } = &*batch.requests[0];
+        let (request, deadline) = (&batch.requests[0].request, batch.requests[0].deadline());
         if key_prefixes.len() == 1 {
             return;
         }
@@ -146,8 +146,7 @@ impl Items for Batches<'_> {
             command.arg(if *keeps_text { TEXT } else { LOG }).arg(1).arg(&key);
             (command.arg(PLACEHOLDER_LIFETIME.as_millis() as u64).take(), key)
         });
-        let (commands, deadline) = (commands.collect::<Vec<_>>(), *deadline);
-        for (command, key) in commands {
+        for (command, key) in commands.collect::<Vec<_>>() {
             let _ = pool.client.send(command, &key, deadline).await;
         }
     }
@@ -170,7 +169,7 @@ impl Batch {
     fn drop_late(&mut self, since: Instant) {
         let now = Instant::now();
         self.requests.retain(|queued| {
-            now < queued.deadline && !(queued.is_settlement() && since + PATIENCE < now)
+            now < queued.deadline() && !(queued.is_settlement() && since + PATIENCE < now)
         });
     }
 }

@@ -23,7 +23,7 @@ fn refund(connection: &Arc<SilentFake>) -> impl Future<Output = CallEnd> + use<>
     let request =
         Request { key: "{k}".into(), quota: None, rule: None, keep_free: KeepFree::default(), op };
     let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
-    let queued = QueuedRequest::without_receiver(&config.pool, request, deadline);
+    let queued = QueuedRequest::without_receiver(&config.pool, request, Some(deadline));
     let batches = [Batch::new(7, vec![queued])].into();
     let connection: Arc<dyn SharedConnection> = Arc::<SilentFake>::clone(connection);
     send_call(config, connection, Call { partition: 0, requests: 1, batches })

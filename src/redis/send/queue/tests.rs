@@ -28,7 +28,7 @@ fn queued(hash_slot: u16, op: Op) -> (Box<QueuedRequest>, Receiver) {
     let queued = QueuedRequest {
         request,
         hash_slot,
-        deadline,
+        deadline: Some(deadline),
         reply_to,
         queue_place: None,
         progress: None,

@@ -192,7 +192,7 @@ async fn send_three() -> (Worker, Sent) {
             op,
         };
         let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
-        worker.queue.push(QueuedRequest::without_receiver(&pool, request, deadline));
+        worker.queue.push(QueuedRequest::without_receiver(&pool, request, Some(deadline)));
         worker.may_send_next = true;
         worker.allow_next();
         worker.send(false);
