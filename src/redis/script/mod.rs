@@ -12,9 +12,10 @@ mod reply;
 pub(crate) use self::assembly::{keep_text, local_names};
 pub(crate) use self::reply::{BatchReply, ReadEntry, ReplyEntry, ReplyForm, malformed_reply};
 
+use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 
-use redis::Cmd;
+use redis::{Cmd, RedisWrite as _};
 use smallvec::SmallVec;
 
 use self::assembly::{Kind, assemble};
@@ -119,15 +120,14 @@ pub(super) fn append_call(
 ) {
     let groups: SmallVec<[_; 1]> = requests.chunk_by(|one, next| one.key == next.key).collect();
     command.arg(groups.len() * key_prefixes.len());
-    let mut name = String::new();
     for group in &groups {
         let mut suffixes = key_suffixes(&group[0].key, key_prefixes.len());
         let mut suffix = "";
         for prefix in key_prefixes {
             suffix = suffixes.next().unwrap_or(suffix);
-            name.clear();
-            name.extend([prefix.as_str(), suffix]);
-            command.arg(&name);
+            let mut name = command.writer_for_next_arg();
+            let written = name.write_all(prefix.as_bytes()).and(name.write_all(suffix.as_bytes()));
+            written.expect("a command takes all");
         }
     }
     match now {
