@@ -42,24 +42,11 @@ while last < groups do
       local key, why, number, blocked, paused, birth = KEYS[slot_N], nil, nil, nil, nil, nil
       known[key] = slot_N
       --@ if text
-      -- `none` stands for no state: the client writes it while a cluster moves the slot.
       local text = texts[slot_N]
-      if text and text ~= 'none' then
-        do
-          --@ paste read
-        end
-        if not $exists then
-          --@ include unread
-        end
-      end
-      --@ else
-      --@ paste load
       --@ end
+      --@ include read
       --@ if complete
-      if blocked then
-        -- A block refuses only checks, which are answered below.
-        blocked_at[slot_N], why = blocked, nil
-      end
+      blocked_at[slot_N] = blocked
       --@ end
       number_at[slot_N], why_at[slot_N] = number, why
       birth_at[slot_N], paused_at[slot_N] = birth, paused
