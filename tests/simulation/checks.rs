@@ -440,15 +440,17 @@ impl Seen<'_> {
     }
 
     /// The begin of the last attempt to connect of a caller's process that had time to end, and
-    /// that no network held up.
+    /// that neither a network nor its server held up.
     fn last_dial(&self, record: &Record) -> Option<Duration> {
         let process = self.ask(record).process;
         let is_held_up = |at| {
-            self.disturbances.iter().any(|one| {
+            let mut faults = self.disturbances.iter();
+            let by_network = faults.any(|one| {
                 matches!(one.fault, Fault::Stall | Fault::HalfOpen | Fault::Silence)
                     && one.from < at + MIN_TIMEOUT
                     && at < one.until
-            })
+            });
+            by_network || self.is_struck(at, at + MIN_TIMEOUT)
         };
         let has_ended = |one: &&Dial| {
             let has_time = one.at + MIN_TIMEOUT < record.ended;
