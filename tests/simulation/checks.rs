@@ -330,6 +330,9 @@ impl Seen<'_> {
             };
             // The last refusal waits for the block.
             let calls = calls + u32::from(self.plan.stack.ban.is_some());
+            // A waiter whose key was paused meanwhile asks again at its slot.
+            let is_pause = |one: &Ask| one.way == Way::Pause && one.key == ask.key;
+            let calls = calls + u32::from(self.plan.asks.iter().any(is_pause));
             record.ended > record.asked + waits + TIMEOUT * calls + GRACE + frozen
         };
         self.records.iter().find(is_late).map(|record| self.shown(record))
@@ -352,6 +355,8 @@ impl Seen<'_> {
                 Origin::Store if self.is_of_ban(record, retry_after) => false,
                 // It waited behind another one to the end, so that the store was not asked.
                 Origin::Store if self.may_have_queued(record) => false,
+                // In a shadow it would have waited so.
+                _ if matches!(record.fate, Fate::Spared { .. }) && self.is_behind(record) => false,
                 Origin::Store => !own.any(|one| {
                     let wait = one.wait.map(|wait| Duration::from_micros(wait.cast_unsigned()));
                     let is_asked = one.cost == cost && one.keep_free == kept_free(ask);
@@ -418,7 +423,7 @@ impl Seen<'_> {
         // until the next one ends, however late that is.
         let may_be_wrong = |record: &Record| {
             let is_one = self.plan.topology == Topology::One;
-            let last = self.last_dial(record).filter(|_| is_one).unwrap_or(record.asked);
+            let last = self.last_dial(record).unwrap_or(record.asked);
             let since = last.min(record.asked);
             let is_felt = |from, until| self.is_felt(from, until, since, record.ended);
             let cuts = self.disturbances.iter().filter(|one| is_cut(one.fault));
@@ -453,7 +458,7 @@ impl Seen<'_> {
             by_network || self.is_struck(at, at + MIN_TIMEOUT)
         };
         let has_ended = |one: &&Dial| {
-            let has_time = one.at + MIN_TIMEOUT < record.ended;
+            let has_time = one.at + TIMEOUT < record.ended;
             one.client == process && has_time && !is_held_up(one.at)
         };
         self.dials.iter().filter(has_ended).map(|one| one.at).max()

@@ -130,6 +130,14 @@ impl Seen<'_> {
                 Fate::Refused { by: Some(_), .. } | Fate::Spared { .. } | Fate::Done => false,
                 _ => true,
             };
+            // Each time that a fallback answered it, its charge may have been lost, and given back.
+            let is_refused = match record.fate {
+                Fate::Refused { by, .. } => by == Some(Origin::Local) || !ask.max_wait.is_zero(),
+                _ => false,
+            };
+            if is_refused && self.plan.stack.has_fallback {
+                counts.insert((ask.key, ask.cost.cast_signed()), i64::MIN / 2);
+            }
             if may_release {
                 *counts.entry((ask.key, ask.cost.cast_signed())).or_default() -= 1;
             }

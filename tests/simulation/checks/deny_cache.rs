@@ -8,7 +8,7 @@ use tower_sluice::limiter::Origin;
 use super::{MIN_TIMEOUT, Seen, kept_free, since_begin};
 use crate::account::Refusal;
 use crate::plan::{SECOND, Way};
-use crate::world::{Fate, Record};
+use crate::world::{Fate, Record, TIMEOUT};
 
 /// The longest time for which a refusal is repeated.
 const MAX_AGE: Duration = SECOND;
@@ -57,7 +57,9 @@ impl Seen<'_> {
             // Who waits in a queue asks again, and may wait for what is left.
             let max_wait = ask.max_wait.saturating_sub(record.ended - record.asked);
             let may_queue = self.holds_at_once() && !ask.max_wait.is_zero();
-            let told = if may_queue { record.ended } else { record.asked };
+            // A refusal that bans is told when the block is there.
+            let by_ban = self.plan.stack.ban.map_or(Duration::ZERO, |_| TIMEOUT);
+            let told = if may_queue { record.ended.saturating_sub(by_ban) } else { record.asked };
             let is_over = told + left > fits_at || left <= max_wait;
             let is_less = refusal.keep_free <= kept_free(ask);
             refusal.cost <= ask.cost.cast_signed() && is_less && !is_over
