@@ -423,7 +423,7 @@ impl Seen<'_> {
         // until the next one ends, however late that is.
         let may_be_wrong = |record: &Record| {
             let is_one = self.plan.topology == Topology::One;
-            let last = self.last_dial(record).unwrap_or(record.asked);
+            let last = self.last_dial(record).unwrap_or_default();
             let since = last.min(record.asked);
             let is_felt = |from, until| self.is_felt(from, until, since, record.ended);
             let cuts = self.disturbances.iter().filter(|one| is_cut(one.fault));
@@ -458,7 +458,7 @@ impl Seen<'_> {
             by_network || self.is_struck(at, at + MIN_TIMEOUT)
         };
         let has_ended = |one: &&Dial| {
-            let has_time = one.at + TIMEOUT < record.ended;
+            let has_time = one.at + TIMEOUT + GRACE < record.ended;
             one.client == process && has_time && !is_held_up(one.at)
         };
         self.dials.iter().filter(has_ended).map(|one| one.at).max()

@@ -131,11 +131,8 @@ impl Seen<'_> {
                 _ => true,
             };
             // Each time that a fallback answered it, its charge may have been lost, and given back.
-            let is_refused = match record.fate {
-                Fate::Refused { by, .. } => by == Some(Origin::Local) || !ask.max_wait.is_zero(),
-                _ => false,
-            };
-            if is_refused && self.plan.stack.has_fallback {
+            let is_refused = matches!(record.fate, Fate::Refused { by: Some(Origin::Local), .. });
+            if self.plan.stack.has_fallback && is_refused || self.may_have_asked_on(record) {
                 counts.insert((ask.key, ask.cost.cast_signed()), i64::MIN / 2);
             }
             if may_release {
@@ -144,6 +141,14 @@ impl Seen<'_> {
         }
         let more = counts.into_iter().find(|(_, count)| *count > 0);
         more.map(|((key, cost), count)| format!("{count} more of {cost} for {key} than were held"))
+    }
+
+    /// True if a fallback may have answered a waiter in between, so that charges of it were lost.
+    pub(super) fn may_have_asked_on(&self, record: &Record) -> bool {
+        self.plan.stack.has_fallback
+            && self.holds_at_once()
+            && !self.ask(record).max_wait.is_zero()
+            && self.is_disturbed(record.asked, record.ended)
     }
 
     /// True if a refusal may be that of a queue: its caller waited to the end behind another one of

@@ -188,6 +188,10 @@ impl Seen<'_> {
             if may_be_charged && charges.contains(&ask.way) {
                 *unknown.entry((ask.key.to_owned(), ask.cost)).or_default() += 1;
             }
+            if self.may_have_asked_on(record) {
+                let most = (record.ended - record.asked).as_millis() as usize;
+                *unknown.entry((ask.key.to_owned(), ask.cost)).or_default() += most;
+            }
         }
         unknown
     }
