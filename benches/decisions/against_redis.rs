@@ -155,6 +155,7 @@ impl Bench {
                 "1",
                 "1",
                 &BURST.to_string(),
+                "0",
                 &names.to_string(),
                 "1",
                 &charges,
