@@ -18,7 +18,7 @@ use super::Pool;
 use super::decision_times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 use super::key_names::{Buckets, key_prefixes};
 use super::script::{Op, ReplyEntry, Request, malformed_reply};
-use super::send::{Answer, Batcher, Config, Pending, QueueRoom, QueuedRequest};
+use super::send::{Batcher, Config, Pending, QueueRoom, QueuedRequest, ScriptAnswer};
 use crate::algorithm::{Check, InLua, IntoAlgorithm};
 use crate::core::charge::{KeepFree, Key};
 use crate::core::decision::Origin;
@@ -401,7 +401,7 @@ impl<A: InLua> Inner<A> {
         completed: Box<QueuedRequest>,
     ) -> Result<Decision, Error> {
         let QueuedRequest { request, answer, .. } = *completed;
-        let Some(Answer { entry: ReplyEntry::Decided(answer), now, batch_position }) = answer
+        let Some(ScriptAnswer { entry: ReplyEntry::Decided(answer), now, batch_position }) = answer
         else {
             return Err(malformed_reply());
         };

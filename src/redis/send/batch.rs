@@ -21,7 +21,7 @@ use super::super::Pool;
 use super::super::decision_times::LATE_REPLY_TIMEOUT;
 use super::super::script::{BatchReply, Op, ReplyEntry, Request, append_call, key_suffixes};
 use super::answer_place::Sender;
-use super::config::{Config, QueuePlace};
+use super::config::{Config, QueueShare};
 use crate::algorithm::Verdict;
 use crate::core::Error;
 use crate::core::settlement::{Settled, SettlementSender};
@@ -35,15 +35,15 @@ pub(crate) struct QueuedRequest {
     pub(crate) deadline: Option<Instant>,
     pub(super) reply_to: ReplyTo,
     /// The share of the queue's capacity that it occupies.
-    pub(super) queue_place: Option<QueuePlace>,
+    pub(super) queue_place: Option<QueueShare>,
     /// Its stage, which the caller reads. `None` outside a cluster.
     pub(super) progress: Option<Arc<Progress>>,
     /// The answer of the script, which moves to the caller in this place: it is large.
-    pub(crate) answer: Option<Answer>,
+    pub(crate) answer: Option<ScriptAnswer>,
 }
 
 /// The answer of the script to a request.
-pub(crate) struct Answer {
+pub(crate) struct ScriptAnswer {
     pub(crate) entry: ReplyEntry,
     /// The instant of the decision, in µs since the Unix epoch, by the clock of the decision.
     pub(crate) now: i64,
@@ -144,7 +144,7 @@ impl QueuedRequest {
             }
             ReplyTo::Nobody => return None,
         };
-        self.answer = Some(Answer { entry, now, batch_position });
+        self.answer = Some(ScriptAnswer { entry, now, batch_position });
         match caller.send(Ok(self)) {
             Err(Ok(completed)) => completed.into_refund(),
             _ => None,

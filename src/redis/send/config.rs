@@ -125,7 +125,7 @@ impl Config {
 pub(crate) struct QueueRoom(AtomicUsize);
 
 /// The share of one charge, until it is dropped.
-pub(super) struct QueuePlace(Arc<QueueRoom>);
+pub(super) struct QueueShare(Arc<QueueRoom>);
 
 impl QueueRoom {
     pub(crate) fn new(charges: usize) -> Arc<Self> {
@@ -133,13 +133,13 @@ impl QueueRoom {
     }
 
     /// Takes the share of one charge. `None`: the queue is full.
-    pub(super) fn take(self: &Arc<Self>) -> Option<QueuePlace> {
+    pub(super) fn take(self: &Arc<Self>) -> Option<QueueShare> {
         let taken = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
-        taken.is_ok().then(|| QueuePlace(Arc::clone(self)))
+        taken.is_ok().then(|| QueueShare(Arc::clone(self)))
     }
 }
 
-impl Drop for QueuePlace {
+impl Drop for QueueShare {
     fn drop(&mut self) {
         self.0.0.fetch_add(1, Relaxed);
     }

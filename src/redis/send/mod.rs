@@ -17,7 +17,7 @@ mod queue;
 mod routed;
 mod worker;
 
-pub(crate) use self::batch::{Answer, QueuedRequest};
+pub(crate) use self::batch::{QueuedRequest, ScriptAnswer};
 pub(crate) use self::batcher::Batcher;
 pub(crate) use self::config::{Config, QueueRoom};
 pub(crate) use self::pending::Pending;
