@@ -4,13 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use axum::extract::{MatchedPath, WebSocketUpgrade};
+use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
 use http::Request;
-use tower_sluice::algorithm::TokenBucket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tower_sluice::algorithm::{Concurrency, TokenBucket};
 use tower_sluice::key::IntoCharge;
 use tower_sluice::limiter::{Switch, SwitchMode};
-use tower_sluice::respond::DecisionReport;
+use tower_sluice::respond::{DecisionReport, InHandler, SettleHandle, Unsettled};
 use tower_sluice::{
     Exempt, HttpResponder, LimiterExt, Memory, Quota, RateLimitLayer, Redis, by_head,
 };
@@ -86,4 +90,72 @@ async fn a_handler_may_take_the_report_of_every_request() {
         let answer = ask(address, path, &headers).await;
         assert_eq!((answer.status, answer.body.as_str()), (status, body), "{mode:?} {path}");
     }
+}
+
+/// A path without a route is left to the router: it is not found, and no bad request.
+#[tokio::test]
+async fn a_limit_by_route_answers_no_path_without_a_route() {
+    let limiter = Memory::new("routes", TokenBucket::new(HOURLY));
+    let by_route = by_head(|head| match head.extensions().get::<MatchedPath>() {
+        Some(route) => route.as_str().to_owned().into_charge(),
+        None => Exempt.into_charge(),
+    });
+    let limit = RateLimitLayer::new(limiter.clone(), by_route);
+    let users = || Router::new().route("/users/{id}", get(async || "user"));
+    for app in [
+        Router::new().nest("/api", users()).layer(limit.clone()),
+        Router::new().nest("/api", users().layer(limit.clone())),
+        Router::new().nest("/api", users()).route_layer(limit.clone()),
+    ] {
+        let address = serve(app).await;
+        for (path, status) in [
+            ("/api/users/1", 200),
+            ("/api/users/2", 200),
+            ("/api/users/3", 429),
+            ("/api/nothing", 404),
+            ("/nothing", 404),
+        ] {
+            assert_eq!(ask(address, path, &[]).await.status, status, "{path}");
+        }
+        limiter.reset("/api/users/{id}").await.expect("it is forgotten");
+    }
+}
+
+/// Asks for a WebSocket, and returns the status of the answer with the connection.
+async fn upgraded(address: std::net::SocketAddr) -> (String, TcpStream) {
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    let ask = "GET /chat HTTP/1.1\r\nhost: test\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+               sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    stream.write_all(ask.as_bytes()).await.expect("sent");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("a head"));
+    }
+    (String::from_utf8_lossy(&head[9..12]).into_owned(), stream)
+}
+
+/// A WebSocket holds its unit until it is closed, though its response ended long before.
+#[tokio::test]
+async fn a_websocket_holds_its_unit_until_it_is_closed() {
+    async fn chat(socket: WebSocketUpgrade, Extension(units): Extension<SettleHandle>) -> Response {
+        let hold = units.take().map(Unsettled::hold);
+        socket.on_upgrade(async move |mut socket| {
+            let _hold = hold;
+            while let Some(Ok(_)) = socket.recv().await {}
+        })
+    }
+    let limiter = Memory::new("sockets", Concurrency::new(1));
+    let key = by_head(|_| "all");
+    let refusing = RateLimitLayer::new(limiter.clone(), key).settle_later(InHandler);
+    let waiting = refusing.clone().max_wait(Duration::from_secs(50));
+    let chat_behind = |layer| serve(Router::new().route("/chat", get(chat)).layer(layer));
+    let (refusing, waiting) = (chat_behind(refusing).await, chat_behind(waiting).await);
+
+    let (status, first) = upgraded(refusing).await;
+    assert_eq!(status, "101");
+    assert_eq!(upgraded(refusing).await.0, "429");
+    // It waits for the end of the first one.
+    let second = tokio::spawn(upgraded(waiting));
+    drop(first);
+    assert_eq!(second.await.expect("an answer").0, "101");
 }
