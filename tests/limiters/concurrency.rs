@@ -345,4 +345,26 @@ mod over_redis {
         // The second was spent when its time was over, and is owed.
         assert_eq!(left(&tokens).await, 8_700);
     }
+
+    /// A tenant with many jobs leaves workers to the others, and a job that ends makes room for it.
+    #[tokio::test]
+    async fn one_tenant_never_takes_all_workers() {
+        let (_server, pool) = Server::pooled();
+        let limit = |name, units| {
+            let limiter = Redis::new(name, Concurrency::new(units), pool.clone());
+            limiter.decision_timeout(LONG).buckets(1)
+        };
+        let jobs = AllAtOnce::of_parts((limit("tenant", 2), limit("workers", 3)));
+        let begin = async |tenant: &'static str| {
+            let mut admitted = jobs.try_acquire((tenant, "all")).await.ok()?;
+            Some(jobs.hold(admitted.take_reservation().expect("it holds units")))
+        };
+        let first = begin("acme").await.expect("a worker");
+        let _second = begin("acme").await.expect("a worker");
+        assert!(begin("acme").await.is_none());
+        let _other = begin("small").await.expect("a worker");
+        assert!(begin("third").await.is_none());
+        first.settle(0).await.expect("it is released");
+        assert!(begin("acme").await.is_some());
+    }
 }
