@@ -6,14 +6,16 @@
 //! waits for a second at most. Each is answered 300 ms after it passed: until then a budget holds
 //! it.
 
+mod lanes;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use lanes::{Chart, Lane};
+use plotters::style::RGBColor;
 use tower_sluice::algorithm::{
     Algorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
@@ -28,16 +30,6 @@ const BAR: u64 = 200;
 /// The time that a request is under way, in ms.
 const ANSWER: u64 = 300;
 
-const SIZE: (u32, u32) = (960, 700);
-const LEFT: i32 = 244;
-const RIGHT: i32 = 932;
-const TOP: i32 = 62;
-const LANE: i32 = 64;
-
-/// Colours that people with colour blindness can tell apart. The picture brings its own background.
-const GROUND: RGBColor = RGBColor(252, 252, 250);
-const INK: RGBColor = RGBColor(45, 45, 48);
-const FAINT: RGBColor = RGBColor(214, 214, 208);
 const VERDICTS: [(&str, RGBColor); 3] = [
     ("admitted at once", RGBColor(0, 114, 178)),
     ("delayed", RGBColor(230, 159, 0)),
@@ -64,9 +56,28 @@ async fn main() -> Result<(), Box<dyn Error>> {
             lane(SmoothWarmingUp::new(quota, Duration::from_secs(2))).await?
         }),
     ];
-    draw(&path, &lanes)?;
+    let chart = Chart {
+        title: "Five a second, the same traffic for all",
+        verdicts: &VERDICTS,
+        end: END,
+        bar: BAR,
+        spans: &[],
+        note: format!(
+            "Each bar is a fifth of a second of arrivals, of {} requests in all; whoever does not \
+             fit would wait a second at most.",
+            traffic().len()
+        ),
+    };
+    chart.draw(&path, &lanes.map(|(name, bars)| described(name, bars)))?;
     println!("wrote {path}");
     Ok(())
+}
+
+/// A lane, with its verdicts in numbers.
+fn described(name: &'static str, bars: Vec<Bar>) -> Lane<3> {
+    let [at_once, delayed, rejected] =
+        [0, 1, 2].map(|verdict| bars.iter().map(|bar| bar[verdict]).sum::<i32>());
+    Lane { name, note: format!("{at_once} at once, {delayed} delayed, {rejected} rejected"), bars }
 }
 
 /// Returns the instants at which requests come, in ms.
@@ -113,59 +124,4 @@ async fn lane<A: Algorithm>(algorithm: A) -> Result<Vec<Bar>, tower_sluice::Erro
         bars[(at / BAR) as usize][verdict] += 1;
     }
     Ok(bars)
-}
-
-fn draw(path: &str, lanes: &[(&str, Vec<Bar>)]) -> Result<(), Box<dyn Error>> {
-    let root = SVGBackend::new(path, SIZE).into_drawing_area();
-    root.fill(&GROUND)?;
-    let text = |size: u32, color: RGBColor| ("sans-serif", size).into_font().color(&color);
-    let left = |style: TextStyle<'static>| style.pos(Pos::new(HPos::Left, VPos::Center));
-    let right = |style: TextStyle<'static>| style.pos(Pos::new(HPos::Right, VPos::Center));
-    let middle = |style: TextStyle<'static>| style.pos(Pos::new(HPos::Center, VPos::Center));
-
-    root.draw_text("Five a second, the same traffic for all", &left(text(17, INK)), (14, 20))?;
-    let mut x = LEFT;
-    for (verdict, color) in VERDICTS {
-        root.draw(&Rectangle::new([(x, 38), (x + 12, 50)], color.filled()))?;
-        root.draw_text(verdict, &left(text(13, INK)), (x + 18, 45))?;
-        x += 40 + 7 * verdict.len() as i32;
-    }
-
-    let across = |ms: u64| LEFT + (ms as i32) * (RIGHT - LEFT) / END as i32;
-    let bottom = TOP + LANE * lanes.len() as i32;
-    for second in 0..=END / 1_000 {
-        let x = across(second * 1_000);
-        root.draw(&PathElement::new([(x, TOP), (x, bottom)], FAINT))?;
-        root.draw_text(&format!("{second} s"), &middle(text(12, INK)), (x, bottom + 14))?;
-    }
-    let most = lanes.iter().flat_map(|(_, bars)| bars).map(|bar| bar.iter().sum::<i32>()).max();
-    let unit = f64::from(LANE - 14) / f64::from(most.unwrap_or(1));
-    for (place, (name, bars)) in lanes.iter().enumerate() {
-        let floor = TOP + LANE * (place as i32 + 1);
-        root.draw(&PathElement::new([(14, floor), (RIGHT, floor)], INK))?;
-        root.draw_text(name, &right(text(14, INK)), (LEFT - 12, floor - 38))?;
-        let totals: Vec<_> =
-            (0..3).map(|verdict| bars.iter().map(|bar| bar[verdict]).sum::<i32>()).collect();
-        let told = format!("{} at once, {} delayed, {} rejected", totals[0], totals[1], totals[2]);
-        root.draw_text(&told, &right(text(12, INK)), (LEFT - 12, floor - 18))?;
-        for (number, bar) in bars.iter().enumerate() {
-            let (from, to) = (across(number as u64 * BAR), across((number as u64 + 1) * BAR) - 1);
-            let mut below = 0;
-            for (count, (_, color)) in bar.iter().zip(VERDICTS) {
-                let height = |units: i32| floor - (f64::from(units) * unit).round() as i32;
-                if *count > 0 {
-                    let (low, high) = (height(below), height(below + count));
-                    root.draw(&Rectangle::new([(from, high), (to, low)], color.filled()))?;
-                }
-                below += count;
-            }
-        }
-    }
-    let note = format!(
-        "Each bar is a fifth of a second of arrivals, of {} requests in all; whoever does not fit would wait a second at most.",
-        traffic().len()
-    );
-    root.draw_text(&note, &left(text(12, INK)), (14, bottom + 40))?;
-    root.present()?;
-    Ok(())
 }
