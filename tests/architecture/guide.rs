@@ -1,11 +1,15 @@
-//! The guide: each page is in the book and in rustdoc, is short, and links to what is there.
+//! The guide: each page is in the book and in rustdoc, is short, begins with its reason, and is found
+//! by the words that people type. All links of all documents lead to what is there.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+
 use crate::root;
 
+const MAX_PAGES: usize = 22;
 const MAX_PAGE_LINES: usize = 300;
 const MAX_README_LINES: usize = 150;
 
@@ -30,11 +34,43 @@ fn anchor(heading: &str) -> String {
     heading.trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
 }
 
+/// The text of a page without its blocks of code.
+fn prose(page: &str) -> String {
+    page.split("```").step_by(2).collect()
+}
+
+/// The sections of a page: the name of each heading in a link, the heading, and what follows it.
+fn sections(page: &str) -> Vec<(String, String, String)> {
+    let mut sections = Vec::<(String, String, String)>::new();
+    for line in prose(page).lines() {
+        let heading = line.trim_start_matches('#');
+        match sections.last_mut() {
+            _ if heading.len() < line.len() && heading.starts_with(' ') => {
+                sections.push((anchor(heading), heading.to_owned(), String::new()));
+            }
+            Some((_, _, text)) => *text += &format!("{line}\n"),
+            None => {}
+        }
+    }
+    sections
+}
+
+fn has_heading(page: &str, name: &str) -> bool {
+    sections(page).iter().any(|(anchor, ..)| anchor == name)
+}
+
 /// The references that a page defines, such as `[keys]: keys.md`, without the brackets.
 fn definitions(page: &str) -> impl Iterator<Item = (&str, &str)> {
     let lines = page.lines().filter_map(|line| line.strip_prefix('['));
     let definitions = lines.filter_map(|line| line.split_once("]: "));
     definitions.filter(|(_, target)| !target.starts_with("http"))
+}
+
+/// The first paragraph of a section, or nothing if a table, a list or code comes first.
+fn first_paragraph(section: &str) -> &str {
+    let first = section.trim_start().split("\n\n").next().unwrap_or_default();
+    let is_other = ["|", "- ", "1. ", "!["].iter().any(|begin| first.starts_with(begin));
+    if is_other { "" } else { first }
 }
 
 #[test]
@@ -87,8 +123,7 @@ fn each_link_into_the_guide_leads_to_a_page_and_to_a_heading() {
             let text = fs::read_to_string(&found);
             let text = text.unwrap_or_else(|error| panic!("{}: {rest}: {error}", file.display()));
             if let Some(heading) = heading.strip_prefix('#') {
-                let mut headings = text.lines().filter_map(|line| line.strip_prefix("## "));
-                assert!(headings.any(|one| anchor(one) == heading), "{}: {rest}", file.display());
+                assert!(has_heading(&text, heading), "{}: {rest}", file.display());
             }
             links += 1;
         }
@@ -105,32 +140,135 @@ fn no_page_is_long() {
     assert!(read("README.md").lines().count() <= MAX_README_LINES);
 }
 
+/// The documents of the repository, those of fetched programs left out.
+fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let (path, kind) = (entry.path(), entry.file_type().expect("a type"));
+        let name = entry.file_name().into_string().expect("UTF-8");
+        match kind.is_dir() {
+            true if name.starts_with('.') || name == "target" || name == "node_modules" => {}
+            true => documents(&path, found),
+            false => found.extend((kind.is_file() && name.ends_with(".md")).then_some(path)),
+        }
+    }
+}
+
+/// The targets of the links of a document: those of its references, and those in its text.
+fn targets(page: &str) -> Vec<String> {
+    let text = prose(page);
+    // A pair of brackets in code is no link.
+    let text: String = text.split('`').step_by(2).collect();
+    let inline = text.match_indices("](").map(|(at, begin)| &text[at + begin.len()..]);
+    let inline = inline.filter_map(|rest| rest.split(')').next());
+    let all = inline.chain(definitions(page).map(|(_, target)| target));
+    let is_elsewhere = |target: &&str| target.starts_with("http") || target.contains("::");
+    all.filter(|target| !is_elsewhere(target)).map(str::to_owned).collect()
+}
+
 #[test]
-fn each_link_of_a_page_leads_to_a_file_and_to_a_heading() {
-    let mut files: Vec<PathBuf> =
-        pages().iter().map(|page| Path::new("docs/guide").join(page)).collect();
-    files.extend(["README.md", "SECURITY.md", "docs/how-it-is-tested.md"].map(PathBuf::from));
+fn each_link_of_a_document_leads_to_a_file_and_to_a_heading() {
+    let mut files = Vec::new();
+    documents(root(), &mut files);
+    let mut links = 0;
     for file in files {
         let page = read(&file);
-        let folder = file.parent().expect("a folder");
-        for (_, target) in definitions(&page) {
-            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
-            let found = root().join(folder).join(path);
+        for target in targets(&page) {
+            let (path, heading) = target.split_once('#').unwrap_or((&target, ""));
+            let found = match path.is_empty() {
+                true => file.clone(),
+                false => file.parent().expect("a folder").join(path),
+            };
             assert!(found.exists(), "{}: {target}", file.display());
-            if !heading.is_empty() {
-                let text = read(found);
-                let mut headings = text.lines().filter_map(|line| line.strip_prefix("## "));
-                assert!(headings.any(|one| anchor(one) == heading), "{}: {target}", file.display());
-            }
+            let leads = heading.is_empty() || has_heading(&read(found), heading);
+            assert!(leads, "{}: {target}", file.display());
+            links += 1;
         }
         // A reference without a definition stands as it is in the book.
-        let prose: String = page.split("```").step_by(2).collect();
+        let prose = prose(&page);
         for (at, _) in prose.match_indices("][") {
             let label = prose[at + 2..].split(']').next().unwrap_or_default();
             let is_defined = page.contains(&format!("\n[{label}]: "));
             assert!(is_defined, "{} has no link called {label}", file.display());
         }
     }
+    assert!(links > 100, "only {links} links were read");
+}
+
+/// mdBook has the pages of its table and what `build.sh` copies. rustdoc has no files of its own, so
+/// the picture is in the link, which `UPDATE=1` writes.
+#[test]
+fn each_link_of_a_page_leads_somewhere_in_the_book_and_in_rustdoc() {
+    let [book, rustdoc, links, build] = ["SUMMARY.md", "lib.rs", "links.txt", "build.sh"]
+        .map(|name| read(format!("docs/guide/{name}")));
+    for page in pages() {
+        let text = read(format!("docs/guide/{page}"));
+        for (label, target) in definitions(&text) {
+            let path = target.split('#').next().unwrap_or_default();
+            let Some(picture) = path.strip_prefix("../").filter(|path| path.ends_with(".svg"))
+            else {
+                assert!(book.contains(&format!("]({path})")), "{page}: {target}");
+                continue;
+            };
+            let url = picture.replace(".svg", ".url");
+            assert!(build.contains(&format!("../{picture} ")), "build.sh does not copy {picture}");
+            assert!(rustdoc.contains(&format!("\"{page}\", \"{url}\"")), "lib.rs lacks {url}");
+            let data = BASE64_STANDARD.encode(read(format!("docs/{picture}")));
+            let link = format!("[{label}]: data:image/svg+xml;base64,{data}\n");
+            if std::env::var_os("UPDATE").is_some() {
+                fs::write(root().join(format!("docs/{url}")), &link).expect("written");
+            }
+            let is_same = read(format!("docs/{url}")) == link;
+            assert!(is_same, "docs/{url}: UPDATE=1 cargo test -p tests --test architecture");
+        }
+    }
+    for line in links.lines() {
+        let (_, target) = line.split_once("]: crate::").unwrap_or_default();
+        if let Some((page, heading)) = target.split_once('#') {
+            let text = read(format!("docs/guide/{}.md", page.replace('_', "-")));
+            assert!(has_heading(&text, heading), "links.txt: {line}");
+        }
+    }
+}
+
+/// A reader who comes from a search must see at once if the page is the right one.
+#[test]
+fn each_page_begins_with_one_paragraph_that_says_why() {
+    for page in pages() {
+        let text = read(format!("docs/guide/{page}"));
+        let sections = sections(&text);
+        let (_, title, begin) = sections.first().expect("a title");
+        let first = first_paragraph(begin);
+        assert!(text.starts_with(&format!("#{title}\n")), "{page} has no title");
+        assert!(!first.is_empty(), "{page} begins with no sentence");
+    }
+    assert!(pages().len() <= MAX_PAGES);
+}
+
+/// mdBook's search ranks headings first, and finds words by their beginning.
+#[test]
+fn each_word_that_people_type_leads_to_a_heading_that_has_it() {
+    let split = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.map(str::to_lowercase).filter(|word| !word.is_empty()).collect()
+    };
+    let list = read("docs/search-words.txt");
+    let lines = list.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let (mut typed, mut lost) = (BTreeSet::new(), Vec::new());
+    for line in lines {
+        let (words, target) = line.split_once(": ").unwrap_or_else(|| panic!("{line}"));
+        let (page, heading) = target.trim().split_once('#').unwrap_or_else(|| panic!("{line}"));
+        let sections = sections(&read(format!("docs/guide/{page}")));
+        let section = sections.iter().find(|(anchor, ..)| anchor == heading);
+        let (_, title, text) = section.unwrap_or_else(|| panic!("no such heading: {line}"));
+        let found = split(&format!("{title} {}", first_paragraph(text)));
+        let has = |word: &str| found.iter().any(|one| one.starts_with(word));
+        let missing: Vec<_> = split(words).into_iter().filter(|word| !has(word)).collect();
+        lost.extend((!missing.is_empty()).then(|| format!("{line} lacks {missing:?}")));
+        assert!(typed.insert(words.to_lowercase()), "{words} is listed twice");
+    }
+    assert!(lost.is_empty(), "neither heading nor first paragraph has it:\n{}", lost.join("\n"));
+    assert!(typed.len() >= 40, "only {} words are listed", typed.len());
 }
 
 #[test]
