@@ -271,6 +271,19 @@ fn each_word_that_people_type_leads_to_a_heading_that_has_it() {
     assert!(typed.len() >= 40, "only {} words are listed", typed.len());
 }
 
+/// A block of Rust that is marked as text is not compiled.
+#[test]
+fn no_block_of_rust_passes_for_text() {
+    for page in pages() {
+        let text = read(format!("docs/guide/{page}"));
+        for block in text.split("```").skip(1).step_by(2).filter(|block| block.starts_with("text"))
+        {
+            let is_rust = ["::new(", "let ", ".await"].iter().any(|word| block.contains(word));
+            assert!(!is_rust, "{page}: {block}");
+        }
+    }
+}
+
 #[test]
 fn no_page_for_users_names_a_test() {
     for page in pages() {
