@@ -15,6 +15,7 @@ pub mod retry_after;
 #[path = "../../docs/guide/lib.rs"]
 pub mod guide;
 pub mod http;
+pub mod installed;
 #[cfg(feature = "redis")]
 pub mod script;
 pub mod served;

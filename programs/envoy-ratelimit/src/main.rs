@@ -20,13 +20,12 @@ mod stats;
 mod table;
 mod yaml;
 
-use std::env;
-use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use command::Stop;
 use serving::metrics::Metrics;
 use serving::port::{Port, Running};
 use serving::reload::Reload;
@@ -37,20 +36,23 @@ use self::calls::Calls;
 use self::counters::Counters;
 use self::decide::Decider;
 use self::http::Http;
-use self::settings::Settings;
+use self::settings::{OnError, Settings};
 use self::stats::Stats;
 use self::table::RuleTable;
 
 /// The time for what runs when the process is told to end.
 const END: Duration = Duration::from_secs(10);
 
+/// The configuration that `--print-config` prints.
+const EXAMPLE: &str = include_str!("../rules.yaml");
+
 fn main() -> ExitCode {
-    serving::run("envoy-ratelimit", run())
+    serving::run("envoy-ratelimit", run(command::parse(Some(EXAMPLE))))
 }
 
 /// Runs until SIGTERM or SIGINT, and then until what runs has ended, or until a second signal.
-async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let settings = Settings::read(|name| Some(env::var_os(name)?.to_string_lossy().into_owned()))?;
+async fn run(settings: Settings) -> Result<(), Stop> {
+    let bounds = settings.bounds().map_err(Stop::Asked)?;
     rustls::crypto::ring::default_provider().install_default().expect("installed once");
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
 
@@ -58,7 +60,10 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
     let decider = Decider {
         table: Arc::new(ArcSwap::from_pointee(RuleTable::default())),
         counters: match &settings.redis_url {
-            Some(url) => Counters::in_redis(url, settings.redis_timeout, settings.falls_back)?,
+            Some(url) => {
+                let falls_back = settings.on_error == OnError::Local;
+                Counters::in_redis(url, settings.redis_timeout, falls_back).map_err(Stop::Asked)?
+            }
             None => Counters::in_memory(),
         },
         // One call, and the most of another one.
@@ -76,14 +81,14 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
         Ok(())
     });
     tokio::select! {
-        opened = files.open(settings.config.clone()) => opened?,
+        opened = files.open(settings.config.clone()) => opened.map_err(Stop::Config)?,
         _ = term.recv() => return Ok(()),
         _ = int.recv() => return Ok(()),
     }
 
-    let (running, bounds) = (Running::default(), settings.bounds);
+    let running = Running::default();
     // The time of a message, and then that of a decision.
-    let time = bounds.timeouts.body + decider.time;
+    let time = bounds.timeouts.body_timeout + decider.time;
     let of_http = bounds.with_connections(settings::http_connections());
     let listen = Port::bind("LISTEN", &settings.listen, bounds, running.clone()).await?;
     let http = Port::bind("HTTP", &settings.http, of_http, running).await?;

@@ -31,11 +31,10 @@ mod readme;
 mod settings;
 mod tunnel;
 
-use std::env;
-use std::error::Error;
 use std::future::pending;
 use std::process::ExitCode;
 
+use command::Stop;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -55,35 +54,43 @@ use serving::port::Port;
 use serving::port::Running;
 
 fn main() -> ExitCode {
-    serving::run("gateway", run())
+    serving::run("gateway", run(command::parse(Some(policy_file::DEFAULT))))
 }
 
 /// Runs until SIGTERM or SIGINT, and then until what runs has ended, or until a second signal.
-async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let settings = Settings::read(|name| Some(env::var_os(name)?.to_string_lossy().into_owned()))?;
+async fn run(settings: Settings) -> Result<(), Stop> {
+    let bounds = settings.bounds().map_err(Stop::Asked)?;
     rustls::crypto::ring::default_provider().install_default().expect("installed once");
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
 
     let metrics = Metrics::install()?;
-    let gate = Gate::new(&settings, &metrics)?;
+    let gate = Gate::new(&settings, &metrics).map_err(Stop::Asked)?;
+    let opening = PolicyFile::open(settings.policies.clone(), gate.clone());
     let file = tokio::select! {
-        file = PolicyFile::open(settings.policies.clone(), gate.clone()) => file?,
+        file = opening => file.map_err(Stop::Config)?,
         _ = term.recv() => return Ok(()),
         _ = int.recv() => return Ok(()),
     };
     let (minute, health) = (Minute::start(gate.meters().clone()), Health::start(&gate));
 
-    let (running, bounds) = (Running::default(), settings.bounds.clone());
-    let of_admin = bounds.with_connections(open_files::ADMIN);
+    let running = Running::default();
+    let (connections, of_admin) = (bounds.connections, bounds.with_connections(open_files::ADMIN));
     let listen = Port::bind("LISTEN", &settings.listen, bounds, running.clone()).await?;
     let admin = Port::bind("ADMIN", &settings.admin, of_admin, Running::default()).await?;
     println!("listening on http://{}, admin on http://{}", listen.address()?, admin.address()?);
 
-    let admin_routes =
-        Admin { gate: gate.clone(), file, health, metrics, minute, token: settings.token.clone() };
+    let admin_routes = Admin {
+        gate: gate.clone(),
+        file,
+        health,
+        metrics,
+        minute,
+        token: settings.admin_token.clone(),
+    };
     tokio::spawn(admin.serve(admin_routes.routes(), pending()));
 
-    let origins = OriginService::of_workers(&settings, &running, open_files::workers())?;
+    let origins =
+        OriginService::of_workers(&settings, connections, &running, open_files::workers())?;
     let (ended, again) = (CancellationToken::new(), CancellationToken::new());
     let signals = [ended.clone(), again.clone()];
     tokio::spawn(async move {

@@ -25,14 +25,15 @@ pub(crate) enum OriginService {
 }
 
 impl OriginService {
-    /// One for each worker.
+    /// One for each worker. All have so many connections of HTTP/1.1 to the upstream at most.
     pub(crate) fn of_workers(
         settings: &Settings,
+        connections: usize,
         running: &Running,
         workers: usize,
     ) -> Result<Vec<Self>, String> {
         let Some(upstream) = &settings.upstream else { return Ok(vec![Self::BuiltIn; workers]) };
-        let clients = Clients::new(upstream, settings.bounds.connections)?;
+        let clients = Clients::new(upstream, connections)?;
         let proxy = || {
             let authority = upstream.authority.clone();
             Proxy::new(clients.open(), authority, settings, running.clone())

@@ -6,9 +6,8 @@ use serving::reload::Reload;
 
 use crate::gate::Gate;
 
-/// The default table: in force where neither `POLICIES` nor the file beside the manifest is there.
-const DEFAULT: &str = include_str!("../policies.toml");
-const DEFAULT_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/policies.toml");
+/// The table in force where `POLICIES` is absent.
+pub(crate) const DEFAULT: &str = include_str!("../policies.toml");
 
 /// Hands tables from a file to the gate. Clones share what was wrong with the last one.
 #[derive(Clone, Debug)]
@@ -28,8 +27,6 @@ impl PolicyFile {
             };
             files.iter().try_for_each(load)
         }));
-        let path =
-            path.or_else(|| Some(DEFAULT_PATH.into()).filter(|path: &PathBuf| path.exists()));
         match path {
             Some(path) if path.is_dir() => {
                 return Err(format!("{} cannot be read: it is no regular file", path.display()));

@@ -1,46 +1,86 @@
-//! The settings of the environment. An empty variable counts as absent.
+//! The settings: an option, and a variable, for each.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Parser;
 use http::header::FORWARDED;
 use http::uri::Scheme;
 use http::{HeaderName, Uri};
 use ipnet::IpNet;
-use tower_sluice::Error;
 use tower_sluice::key::ClientIp;
 use tower_sluice::respond::HeaderStyle;
 
 use serving::open_files;
-use serving::port::{Bounds, Timeouts, seconds};
+use serving::port::{Bounds, Callers, seconds};
 
-/// The settings of a process.
-#[derive(Debug)]
+/// The rest of `--help`.
+const MANUAL: &str = "\
+Each option has a variable, which it overrides. An empty variable counts as
+absent. Others can read a command line with `ps`, so write secrets into
+variables. SSL_CERT_FILE names certificates in PEM to trust for https:// in
+place of the system's.
+
+Files:
+  The policies, a TOML file, are read again when they change. A file that is
+  wrong changes nothing: stderr and /health of the admin port say why, and the
+  table from before stays.
+
+Signals:
+  TERM, INT  Accepts no more, and ends with code 0 when what runs has ended; a
+             second one ends it at once, with code 1
+  HUP        Reads the policies again
+
+Examples:
+  gateway --print-config >policies.toml
+  gateway --policies policies.toml --upstream http://127.0.0.1:8000
+  ADMIN_TOKEN=secret REDIS_URL=redis://127.0.0.1:6379 gateway
+";
+
+/// A reverse proxy with limits from a file
+#[derive(Debug, Parser)]
+#[command(name = "gateway", version)]
+#[command(after_long_help = format!("{MANUAL}\n{}", command::EXIT_CODES))]
 pub(crate) struct Settings {
-    /// `LISTEN`. Default: `127.0.0.1:3000`.
+    /// The address for callers; port 0 takes a free one, which the first line on stdout names
+    #[arg(long, env, default_value = "127.0.0.1:3000")]
     pub(crate) listen: String,
-    /// `ADMIN`. Default: `127.0.0.1:3001`.
+    /// The address for operators: the page, metrics, health, switches and keys
+    #[arg(long, env, default_value = "127.0.0.1:3001")]
     pub(crate) admin: String,
-    /// `UPSTREAM`. Default: none, and the gateway answers itself.
-    pub(crate) upstream: Option<Upstream>,
-    /// `REDIS_URL`. Default: none, and limits are kept in memory.
-    pub(crate) redis_url: Option<String>,
-    /// `POLICIES`. Default: the file beside this package's manifest.
+    /// The token of operators [default: none, and nothing can be changed]
+    #[arg(long, env, hide_env_values = true)]
+    pub(crate) admin_token: Option<String>,
+    /// The TOML file of policies [default: those of --print-config]
+    #[arg(long, env)]
     pub(crate) policies: Option<PathBuf>,
-    /// `HEADERS`. Default: draft-11.
-    pub(crate) headers: HeaderStyle,
-    /// `TRUSTED`, networks of proxies. Default: none.
-    pub(crate) trusted: Vec<IpNet>,
-    /// `FORWARDED`: the one header that `TRUSTED` unlocks. Default: `x-forwarded-for`.
-    pub(crate) forwarded: HeaderName,
-    /// `ADMIN_TOKEN`. Default: none, and nothing can be changed.
-    pub(crate) token: Option<String>,
-    /// The bounds of callers, and of connections of HTTP/1.1 to the upstream.
-    pub(crate) bounds: Bounds,
-    /// `UPSTREAM_TIMEOUT`, until its answer begins. Default: 60 s.
+    /// The address of Redis: redis://, redis-cluster://, redis-sentinel://, and rediss.. with TLS
+    /// [default: none, and limits are kept in memory]
+    #[arg(long, env, hide_env_values = true)]
+    pub(crate) redis_url: Option<String>,
+    /// Where requests go: http://host:port/base, https://.. or h2c://.. [default: none, and the
+    /// gateway answers itself]
+    #[arg(long, env, value_parser = Upstream::parse)]
+    pub(crate) upstream: Option<Upstream>,
+    /// Seconds until the answer of the upstream begins
+    #[arg(long, env, value_parser = seconds, default_value = "60")]
     pub(crate) upstream_timeout: Duration,
+    /// The rate-limit fields of answers: draft-11, draft-07, draft-06, legacy, legacy-epoch or none
+    #[arg(long, env, default_value = "draft-11")]
+    pub(crate) headers: HeaderStyle,
+    /// Networks of proxies, such as 10.0.0.0/8,127.0.0.1/32 [default: none]
+    #[arg(long, env, value_parser = networks, default_value = "", hide_default_value = true)]
+    pub(crate) trusted: Networks,
+    /// The one header that TRUSTED unlocks: x-forwarded-for or forwarded
+    #[arg(long, env, value_parser = forwarded, default_value = "x-forwarded-for")]
+    pub(crate) forwarded: HeaderName,
+    #[command(flatten)]
+    callers: Callers,
 }
+
+/// Read as one value, with commas.
+type Networks = Vec<IpNet>;
 
 /// The upstream, to which admitted requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,45 +95,26 @@ pub(crate) struct Upstream {
 }
 
 impl Settings {
-    /// Reads the variables that `get` knows.
+    /// The bounds of callers, and of connections of HTTP/1.1 to the upstream.
     ///
     /// # Errors
     ///
     /// A text that names the variable whose value is wrong.
-    pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let get = &|name: &str| get(name).filter(|value| !value.is_empty());
-        let headers = get("HEADERS").unwrap_or_else(|| "draft-11".to_owned());
-        let headers =
-            headers.parse().map_err(|error: Error| format!("HEADERS is {headers:?}: {error}"))?;
-        let forwarded = match get("FORWARDED").map(|name| name.to_ascii_lowercase()).as_deref() {
-            None | Some("x-forwarded-for") => HeaderName::from_static("x-forwarded-for"),
-            Some("forwarded") => FORWARDED,
-            Some(other) => {
-                let known = "x-forwarded-for or forwarded";
-                return Err(format!("FORWARDED is {other:?}, and must be {known}"));
-            }
-        };
-        let upstream = get("UPSTREAM").map(|url| Upstream::parse(&url)).transpose()?;
+    pub(crate) fn bounds(&self) -> Result<Bounds, String> {
         // One by HTTP/1.1 and one by HTTP/2.
         let at_upstream = |upstream: &Upstream| if upstream.by_http2 { 1 } else { 2 };
-        let of_caller = 1 + upstream.as_ref().map_or(0, at_upstream);
+        let of_caller = 1 + self.upstream.as_ref().map_or(0, at_upstream);
         let most = open_files::most_connections(open_files::ADMIN, of_caller);
-        let trusted = networks(&get("TRUSTED").unwrap_or_default())?;
-        let bounds = Bounds::read(get, most, Timeouts::read(get, Timeouts::default())?)?;
-        let bounds = Bounds { proxies: trusted.clone(), ..bounds };
-        Ok(Self {
-            listen: get("LISTEN").unwrap_or_else(|| "127.0.0.1:3000".to_owned()),
-            admin: get("ADMIN").unwrap_or_else(|| "127.0.0.1:3001".to_owned()),
-            upstream,
-            redis_url: get("REDIS_URL"),
-            policies: get("POLICIES").map(PathBuf::from),
-            headers,
-            trusted,
-            forwarded,
-            token: get("ADMIN_TOKEN"),
-            bounds,
-            upstream_timeout: seconds(get, "UPSTREAM_TIMEOUT", Duration::from_secs(60))?,
-        })
+        Bounds::new(&self.callers, most, &self.trusted)
+    }
+}
+
+/// Reads the name of the header.
+fn forwarded(name: &str) -> Result<HeaderName, &'static str> {
+    match name.to_ascii_lowercase().as_str() {
+        "x-forwarded-for" => Ok(HeaderName::from_static("x-forwarded-for")),
+        "forwarded" => Ok(FORWARDED),
+        _ => Err("it must be x-forwarded-for or forwarded"),
     }
 }
 
@@ -111,38 +132,37 @@ fn of_version_4(network: IpNet) -> IpNet {
 
 /// Reads networks and addresses with commas between them. What the crate takes for none is an
 /// error, such as `::ffff:10.0.0.0/8`.
-fn networks(list: &str) -> Result<Vec<IpNet>, String> {
+fn networks(list: &str) -> Result<Networks, String> {
     let parts = list.split(',').map(str::trim).filter(|part| !part.is_empty());
     let network = |part: &str| {
         let address = part.parse::<IpAddr>().map(IpNet::from);
         let network = address.or_else(|_| part.parse::<IpNet>()).map(of_version_4);
-        network.map_err(|_| format!("TRUSTED holds {part:?}, which is no network"))
+        network.map_err(|_| format!("{part:?} is no network"))
     };
     let found = parts.map(network).collect::<Result<_, _>>()?;
     match ClientIp::new().try_trusted_networks(list) {
         Ok(_) => Ok(found),
-        Err(error) => Err(format!("TRUSTED is {list:?}: {error}")),
+        Err(error) => Err(error.to_string()),
     }
 }
 
 impl Upstream {
     fn parse(url: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("UPSTREAM is {url:?}, {why}");
-        let uri: Uri = url.parse().map_err(|error| wrong(&format!("which is no URL: {error}")))?;
+        let uri: Uri = url.parse().map_err(|error| format!("it is no URL: {error}"))?;
         let parts = uri.into_parts();
         let (scheme, by_http2) = match parts.scheme.as_ref().map(Scheme::as_str) {
             Some("http") => (Scheme::HTTP, false),
             Some("https") => (Scheme::HTTPS, false),
             Some("h2c") => (Scheme::HTTP, true),
-            _ => return Err(wrong("and must begin with http://, https:// or h2c://")),
+            _ => return Err("it must begin with http://, https:// or h2c://".to_owned()),
         };
-        let authority = parts.authority.ok_or_else(|| wrong("and must name a host"))?;
+        let authority = parts.authority.ok_or("it must name a host")?;
         if authority.as_str().contains('@') {
-            return Err(wrong("and must not hold a password"));
+            return Err("it must not hold a password".to_owned());
         }
         let target = parts.path_and_query;
         if target.as_ref().is_some_and(|target| target.query().is_some()) {
-            return Err(wrong("and must not hold a query"));
+            return Err("it must not hold a query".to_owned());
         }
         let base = target.as_ref().map_or("", |target| target.path()).trim_end_matches('/');
         Ok(Self { scheme, by_http2, authority, base: base.to_owned() })
@@ -153,23 +173,9 @@ impl Upstream {
 mod tests {
     use super::*;
 
-    fn read(set: &[(&str, &str)]) -> Result<Settings, String> {
-        Settings::read(|name| {
-            set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned())
-        })
-    }
-
-    #[test]
-    fn without_variables_the_defaults_hold() {
-        let settings = read(&[("ADMIN_TOKEN", ""), ("UPSTREAM", "")]).unwrap();
-        assert_eq!(settings.listen, "127.0.0.1:3000");
-        assert_eq!(settings.admin, "127.0.0.1:3001");
-        assert_eq!((settings.upstream, settings.token), (None, None));
-        assert_eq!(settings.headers, HeaderStyle::Draft11);
-        assert_eq!(settings.forwarded, "x-forwarded-for");
-        assert_eq!(settings.trusted, []);
-        assert_eq!(settings.bounds.timeouts, Timeouts::default());
-        assert!(settings.bounds.connections > 0);
+    fn read(options: &[&str]) -> Result<Settings, String> {
+        let words = [&["gateway"], options].concat();
+        Settings::try_parse_from(words).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -180,16 +186,18 @@ mod tests {
             ("10.0.0.0/8", "10.0.0.0/8"),
             ("2001:db8::/32", "2001:db8::/32"),
         ] {
-            let settings = read(&[("TRUSTED", written)]).unwrap();
+            let settings = read(&["--trusted", written]).unwrap();
             assert_eq!(settings.trusted, [read_as.parse().unwrap()], "{written}");
         }
+        assert_eq!(read(&["--trusted", "10.0.0.0/8, ::1"]).unwrap().trusted.len(), 2);
     }
 
     #[test]
     fn times_are_seconds() {
-        let settings = read(&[("BODY_TIMEOUT", "0.5"), ("IDLE_TIMEOUT", "7")]).unwrap();
-        assert_eq!(settings.bounds.timeouts.body, Duration::from_millis(500));
-        assert_eq!(settings.bounds.timeouts.idle, Duration::from_secs(7));
+        let settings = read(&["--body-timeout", "0.5", "--idle-timeout", "7"]).unwrap();
+        let timeouts = settings.bounds().unwrap().timeouts;
+        assert_eq!(timeouts.body_timeout, Duration::from_millis(500));
+        assert_eq!(timeouts.idle_timeout, Duration::from_secs(7));
     }
 
     #[test]
@@ -215,8 +223,9 @@ mod tests {
             ("MAX_CONNECTIONS", "18446744073709551615"),
         ];
         for (name, value) in table {
-            let error = read(&[(name, value)]).unwrap_err();
-            assert!(error.starts_with(name), "{error}");
+            let option = format!("--{}={value}", name.to_ascii_lowercase().replace('_', "-"));
+            let error = read(&[&option]).and_then(|settings| settings.bounds()).unwrap_err();
+            assert!(error.contains(name), "{error}");
         }
     }
 

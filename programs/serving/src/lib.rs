@@ -9,9 +9,10 @@ pub mod open_files;
 pub mod port;
 pub mod reload;
 
-use std::error::Error;
 use std::process::ExitCode;
 use std::sync::OnceLock;
+
+use command::Stop;
 
 static PROGRAM: OnceLock<&str> = OnceLock::new();
 
@@ -21,20 +22,17 @@ pub(crate) fn program() -> &'static str {
 }
 
 /// Runs a program on a runtime of its own until it ends. An error and its causes go to stderr.
-pub fn run(
-    name: &'static str,
-    program: impl Future<Output = Result<(), Box<dyn Error + Send + Sync>>>,
-) -> ExitCode {
+pub fn run(name: &'static str, program: impl Future<Output = Result<(), Stop>>) -> ExitCode {
     let _ = PROGRAM.set(name);
     let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
     let ended = runtime.block_on(program);
     // Without waiting for what blocks a thread, such as a file system that hangs.
     runtime.shutdown_background();
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{name}: {}", causes::causes(&*error));
-            ExitCode::FAILURE
-        }
-    }
+    command::ended(
+        name,
+        ended.map_err(|stop| match stop {
+            Stop::Failed(error) => causes::causes(&*error).into(),
+            other => other,
+        }),
+    )
 }

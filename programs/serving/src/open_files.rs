@@ -31,16 +31,18 @@ pub fn most_connections(others: usize, of_caller: usize) -> usize {
     (limit().saturating_sub(others) / of_caller).max(1)
 }
 
-/// Reads `MAX_CONNECTIONS`, which may be `most`.
+/// Returns the most connections of callers: as `MAX_CONNECTIONS` says, which may be `most`.
 ///
 /// # Errors
 ///
 /// A text that names the variable.
-pub fn max_connections(get: impl Fn(&str) -> Option<String>, most: usize) -> Result<usize, String> {
-    let Some(text) = get("MAX_CONNECTIONS") else { return Ok(most.min(DEFAULT_MAX)) };
-    let set = text.parse().ok().filter(|set| (1..=most).contains(set));
+pub fn max_connections(set: Option<usize>, most: usize) -> Result<usize, String> {
     let known = format!("from 1 to {most}, which the limit of open files allows");
-    set.ok_or_else(|| format!("MAX_CONNECTIONS is {text:?}, and must be {known}"))
+    match set {
+        None => Ok(most.min(DEFAULT_MAX)),
+        Some(set) if (1..=most).contains(&set) => Ok(set),
+        Some(set) => Err(format!("MAX_CONNECTIONS is {set}, and must be {known}")),
+    }
 }
 
 /// The most files that the process may have open.

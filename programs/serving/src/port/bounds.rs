@@ -1,18 +1,34 @@
 //! The bounds of a port: the number of its connections, and the share of one address.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZero;
 
+use clap::Args;
 use ipnet::IpNet;
 
 use crate::open_files;
 use crate::port::timeouts::Timeouts;
+
+/// What callers may do, as options and as variables.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Callers")]
+pub struct Callers {
+    #[command(flatten)]
+    pub timeouts: Timeouts,
+    /// Connections at once [default: from the limit of open files, at most 10000]
+    #[arg(long, env)]
+    pub max_connections: Option<usize>,
+    /// Connections of one address [default: all that others leave]
+    #[arg(long, env)]
+    pub max_of_address: Option<NonZero<usize>>,
+}
 
 /// The bounds of a port.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// The most connections at once.
     pub connections: usize,
-    /// `MAX_OF_ADDRESS`: the most of them that one address has. Default: all that others leave.
+    /// The most of them that one address has. `None`: all that others leave.
     pub of_address: Option<usize>,
     /// Networks of proxies, whose addresses stand for many callers.
     pub proxies: Vec<IpNet>,
@@ -20,23 +36,15 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Reads `MAX_CONNECTIONS`, which may be `most`, and `MAX_OF_ADDRESS`.
+    /// The bounds that were set, of `most` connections at most.
     ///
     /// # Errors
     ///
     /// A text that names the variable whose value is wrong.
-    pub fn read(
-        get: impl Fn(&str) -> Option<String>,
-        most: usize,
-        timeouts: Timeouts,
-    ) -> Result<Self, String> {
-        let connections = open_files::max_connections(&get, most)?;
-        let of_address = |text: String| match text.parse() {
-            Ok(set) if set > 0 => Ok(set),
-            _ => Err(format!("MAX_OF_ADDRESS is {text:?}, and must be a number from 1 on")),
-        };
-        let of_address = get("MAX_OF_ADDRESS").map(of_address).transpose()?;
-        Ok(Self { connections, of_address, proxies: Vec::new(), timeouts })
+    pub fn new(callers: &Callers, most: usize, proxies: &[IpNet]) -> Result<Self, String> {
+        let connections = open_files::max_connections(callers.max_connections, most)?;
+        let of_address = callers.max_of_address.map(NonZero::get);
+        Ok(Self { connections, of_address, proxies: proxies.to_vec(), timeouts: callers.timeouts })
     }
 
     /// The same for another port, which may have so many connections.

@@ -72,9 +72,9 @@ impl Timeouts {
     fn closing(self) -> Self {
         let soon = |timeout: Duration| timeout.min(CLOSING);
         Self {
-            first_byte: soon(self.first_byte),
-            head: soon(self.head),
-            idle: soon(self.idle),
+            first_byte_timeout: soon(self.first_byte_timeout),
+            head_timeout: soon(self.head_timeout),
+            idle_timeout: soon(self.idle_timeout),
             ..self
         }
     }
@@ -82,8 +82,8 @@ impl Timeouts {
     /// The bound of silence within a request.
     pub(crate) fn body(&self, running: &Running) -> Duration {
         match running.is_ending() {
-            true => self.body.min(ENDING_SILENCE),
-            false => self.body,
+            true => self.body_timeout.min(ENDING_SILENCE),
+            false => self.body_timeout,
         }
     }
 }
@@ -435,9 +435,9 @@ impl Caller {
                 return None;
             }
             _ if requests > 0 || self.is_blocked.load(Relaxed) => timeouts.body(&self.running),
-            FIRST_BYTE => timeouts.first_byte,
-            HEAD => timeouts.head,
-            _ => timeouts.idle,
+            FIRST_BYTE => timeouts.first_byte_timeout,
+            HEAD => timeouts.head_timeout,
+            _ => timeouts.idle_timeout,
         };
         Some(self.since.load(Relaxed).saturating_add(millis(patience)))
     }
@@ -446,8 +446,9 @@ impl Caller {
     /// so a deadline that moves forward costs nothing: the timer is set anew when it fires, or for
     /// an earlier one.
     async fn overdue(&self, timeouts: &Timeouts, is_over: impl Fn() -> bool) {
-        let shortest = timeouts.first_byte.min(timeouts.head).min(timeouts.idle);
-        let later = || now().saturating_add(millis(shortest.min(timeouts.body)));
+        let first = timeouts.first_byte_timeout.min(timeouts.head_timeout);
+        let shortest = first.min(timeouts.idle_timeout);
+        let later = || now().saturating_add(millis(shortest.min(timeouts.body_timeout)));
         let mut at = self.deadline(timeouts).unwrap_or_else(later);
         let mut timer = pin!(sleep_until(instant(at)));
         let mut is_set = false;
@@ -523,8 +524,8 @@ mod tests {
     #[tokio::test]
     async fn bytes_that_must_still_leave_are_an_answer_that_is_not_taken() {
         let timeouts = Timeouts {
-            body: Duration::from_secs(60),
-            idle: Duration::from_secs(1),
+            body_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(1),
             ..Timeouts::default()
         };
         let caller = Caller::new("127.0.0.1:1".parse().unwrap(), Running::default(), timeouts);

@@ -17,7 +17,7 @@ mod sent;
 mod streams;
 mod timeouts;
 
-pub use self::bounds::Bounds;
+pub use self::bounds::{Bounds, Callers};
 pub use self::connections::{Caller, millis, now};
 pub use self::exchange::Exchange;
 pub use self::peer::Peer;

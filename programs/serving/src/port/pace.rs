@@ -37,7 +37,7 @@ impl Pace {
     pub(crate) fn deadline(&self, timeouts: &Timeouts) -> u64 {
         let bytes = self.bytes.load(Relaxed).saturating_mul(1_000);
         let Some(earned) = bytes.checked_div(timeouts.body_rate) else { return u64::MAX };
-        let time = earned.saturating_add(millis(timeouts.body));
+        let time = earned.saturating_add(millis(timeouts.body_timeout));
         let left = time.saturating_sub(self.waited.load(Relaxed));
         self.since.load(Relaxed).saturating_add(left)
     }
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn bytes_earn_time_and_waiting_costs_it() {
-        let body = Duration::from_secs(10);
-        let timeouts = Timeouts { body, body_rate: 500, ..Timeouts::default() };
+        let body_timeout = Duration::from_secs(10);
+        let timeouts = Timeouts { body_timeout, body_rate: 500, ..Timeouts::default() };
         let pace = Pace::default();
         let at = |since| {
             pace.since.store(since, Relaxed);

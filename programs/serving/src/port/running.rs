@@ -230,7 +230,7 @@ mod tests {
     /// By HTTP/2 the last part waits until the caller wants it, and its body is gone by then.
     #[tokio::test]
     async fn a_request_runs_until_its_last_part_has_left() {
-        let timeouts = Timeouts { body: Duration::ZERO, ..Timeouts::default() };
+        let timeouts = Timeouts { body_timeout: Duration::ZERO, ..Timeouts::default() };
         let caller = Caller::new("127.0.0.1:1".parse().unwrap(), Running::default(), timeouts);
         let one = RunningRequest::new(&caller, Version::HTTP_2);
         let answer = Arc::downgrade(one.answer());

@@ -62,7 +62,7 @@ async fn overdue() {
                 exchange.cut();
                 return None;
             }
-            Some(exchange.caller.timeouts.body.min(PAUSE))
+            Some(exchange.caller.timeouts.body_timeout.min(PAUSE))
         });
         let Some(pause) = pause else { return };
         sleep(pause).await;

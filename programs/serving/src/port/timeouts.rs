@@ -2,71 +2,50 @@
 
 use std::time::Duration;
 
-/// The times of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use clap::Args;
+
+/// The times of a port, as options and as variables.
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// `FIRST_BYTE_TIMEOUT` of a new connection. Default: 10 s.
-    pub first_byte: Duration,
-    /// `HEAD_TIMEOUT`, from its first byte to its last. Default: 30 s.
-    pub head: Duration,
-    /// `BODY_TIMEOUT`, between two parts of a body. Default: 60 s.
-    pub body: Duration,
-    /// `IDLE_TIMEOUT`, between two requests. Default: 60 s.
-    pub idle: Duration,
-    /// `BODY_RATE`: the bytes of a body for which a caller has a second more than `body` in all. 0:
-    /// it has any time. Default: 500.
+    /// Seconds until a new connection sends its first byte
+    #[arg(long, env, value_parser = seconds, default_value = "10")]
+    pub first_byte_timeout: Duration,
+    /// Seconds from the first byte of a head to its last
+    #[arg(long, env, value_parser = seconds, default_value = "30")]
+    pub head_timeout: Duration,
+    /// Seconds between two parts of a body
+    #[arg(long, env, value_parser = seconds, default_value = "60")]
+    pub body_timeout: Duration,
+    /// Bytes of a body for which a caller has a second more than BODY_TIMEOUT in all; 0: any time
+    #[arg(long, env, default_value_t = 500)]
     pub body_rate: u64,
+    /// Seconds between two requests of a connection
+    #[arg(long, env, value_parser = seconds, default_value = "60")]
+    pub idle_timeout: Duration,
 }
 
-impl Default for Timeouts {
-    fn default() -> Self {
-        let minute = Duration::from_secs(60);
-        Self {
-            first_byte: Duration::from_secs(10),
-            head: Duration::from_secs(30),
-            body: minute,
-            idle: minute,
-            body_rate: 500,
-        }
-    }
-}
-
-impl Timeouts {
-    /// Reads the variables that `get` knows. The others are those of `default`.
-    ///
-    /// # Errors
-    ///
-    /// A text that names the variable whose value is wrong.
-    pub fn read(get: impl Fn(&str) -> Option<String>, default: Self) -> Result<Self, String> {
-        Ok(Self {
-            first_byte: seconds(&get, "FIRST_BYTE_TIMEOUT", default.first_byte)?,
-            head: seconds(&get, "HEAD_TIMEOUT", default.head)?,
-            body: seconds(&get, "BODY_TIMEOUT", default.body)?,
-            idle: seconds(&get, "IDLE_TIMEOUT", default.idle)?,
-            body_rate: match get("BODY_RATE") {
-                None => default.body_rate,
-                Some(text) => text.parse().map_err(|_| {
-                    format!("BODY_RATE is {text:?}, and must be a number of bytes a second")
-                })?,
-            },
-        })
-    }
-}
-
-/// Reads a number of seconds, such as `60` or `0.5`.
+/// Reads a number of seconds, such as `60`, `0.5` or `2s`.
 ///
 /// # Errors
 ///
-/// A text that names the variable.
-pub fn seconds(
-    get: impl Fn(&str) -> Option<String>,
-    name: &str,
-    default: Duration,
-) -> Result<Duration, String> {
+/// A text that says what is known.
+pub fn seconds(text: &str) -> Result<Duration, String> {
     const MOST: f64 = 31_536_000.0;
-    let Some(text) = get(name) else { return Ok(default) };
-    let seconds = text.parse().ok().filter(|seconds| (0.001..=MOST).contains(seconds));
-    let known = "must be a number of seconds from 0.001 to 31536000";
-    let seconds = seconds.ok_or_else(|| format!("{name} is {text:?}, and {known}"))?;
+    let seconds = text
+        .strip_suffix('s')
+        .unwrap_or(text)
+        .parse()
+        .ok()
+        .filter(|seconds| (0.001..=MOST).contains(seconds));
+    let seconds = seconds.ok_or("it must be a number of seconds from 0.001 to 31536000")?;
     Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+impl Default for Timeouts {
+    fn default() -> Self {
+        use clap::{Command, FromArgMatches};
+        let matches = Self::augment_args(Command::new("port")).get_matches_from(["port"]);
+        Self::from_arg_matches(&matches).expect("each has a default")
+    }
 }
