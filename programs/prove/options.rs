@@ -7,8 +7,32 @@ use clap::Parser;
 use support::trial::algorithms::ALGORITHMS;
 use support::trial::twins::TWINS;
 
+/// The rest of `--help`.
+const MANUAL: &str = "\
+It loads the server as much as its processes can. All its keys begin with
+PREFIX:prove- and a random number, and are deleted at the end, also after Ctrl-C.
+
+Variables:
+  REDIS_CA  A file in PEM with the authority that addresses with TLS are
+            checked against, in place of the system's
+
+Signals:
+  TERM, INT  Deletes its keys, prints what was checked, and ends with code 2
+
+Examples:
+  prove redis://127.0.0.1:6379
+  prove redis-cluster://10.0.0.1:7000 --minutes 1 --only token_bucket
+
+Exit codes:
+  0  All promises are kept
+  1  A promise is broken
+  2  A wrong option or address, no connection, or a signal
+  3  Calls had no answer, so that a check proves nothing
+  4  Not all was checked: five minutes were over, or the server has no memory";
+
+/// Proves the promises of tower-sluice on a server of yours
 #[derive(Debug, Parser)]
-#[command(about = "Proves the promises of tower-sluice on a server of yours")]
+#[command(name = "prove", version, after_long_help = MANUAL)]
 pub(crate) struct Options {
     /// The server, cluster or sentinels, such as redis://127.0.0.1:6379.
     #[arg(value_name = "ADDRESS")]

@@ -10,10 +10,33 @@ use tower_sluice::algorithm::{
 };
 use tower_sluice_policies::parse_duration;
 
-use crate::Stop;
+use command::Stop;
 
+/// The rest of `--help`.
+const MANUAL: &str = r#"
+Input:
+  JSON lines, such as {"t":1767225600000000,"key":"alice","cost":1}. Times are
+  microseconds. A line may also have max_wait, limit, period, burst and op.
+
+Output:
+  A JSON line for each on stdout, such as {"line":1,"verdict":"allow",
+  "wait_us":0,"remaining":9,"reset_after_us":100000}, and a summary on stderr.
+  Verdicts are allow, wait, deny, never, error and done.
+
+Variables:
+  REDIS_CA  A file in PEM with the authority that addresses with TLS are
+            checked against, in place of the system's
+
+Examples:
+  replay --algorithm token_bucket --limit 10 --period 1s <traffic.jsonl
+  replay --algorithm fixed_window --limit 1000 --calendar day <traffic.jsonl
+  replay --algorithm concurrency --limit 10 --max-hold 60s <traffic.jsonl
+"#;
+
+/// What would this policy have done to last night's traffic?
 #[derive(Debug, Parser)]
-#[command(about = "What would this policy have done to last night's traffic?")]
+#[command(name = "replay", version)]
+#[command(after_long_help = format!("{}\n{}", MANUAL.trim_start(), command::EXIT_CODES))]
 pub(crate) struct Options {
     /// The algorithm.
     #[arg(long, value_enum)]

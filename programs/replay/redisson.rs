@@ -10,9 +10,9 @@ use tower_sluice::limiter::{Operation, Reservation};
 use tower_sluice::{Charge, Error, Limiter};
 use tower_sluice_redisson::{PermitLog, Rate, Redisson};
 
-use crate::Stop;
 use crate::options::Options;
 use crate::replay::{Gate, KEYS, Replay, pool, unique};
+use command::Stop;
 
 /// Replays under a rate of the options' limit and period.
 pub(crate) async fn run(options: &Options) -> Result<(), Stop> {

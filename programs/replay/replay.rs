@@ -15,10 +15,10 @@ use tower_sluice::{
     Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Pool, Quota, Redis,
 };
 
-use crate::Stop;
 use crate::options::{Name, Options};
 use crate::summary::Summary;
 use crate::traffic::{Line, Op, Told};
+use command::Stop;
 
 /// Replays standard input under the options' policy.
 pub(crate) async fn run(options: &Options) -> Result<(), Stop> {

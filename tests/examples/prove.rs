@@ -66,6 +66,11 @@ async fn not_reset(server: &Server) -> Vec<String> {
 }
 
 #[test]
+fn it_explains_itself() {
+    support::installed::assert_explained(&*BUILT, &["<ADDRESS>", "Signals:", "REDIS_CA"]);
+}
+
+#[test]
 fn without_an_address_or_a_server_it_refuses() {
     let mut command = Command::new(&*BUILT);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -13,6 +13,8 @@ use support::tls::{Authority, TlsServer};
 
 const T0: u64 = 1_767_225_600_000_000;
 
+static BUILT: LazyLock<PathBuf> = LazyLock::new(|| support::example::built("replay"));
+
 /// Replays `traffic` under `options`, words apart by spaces.
 fn replay(options: &str, traffic: &str) -> Output {
     replay_with(&[], options, traffic)
@@ -20,7 +22,6 @@ fn replay(options: &str, traffic: &str) -> Output {
 
 /// The same, with further variables.
 fn replay_with(variables: &[(&str, &str)], options: &str, traffic: &str) -> Output {
-    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| support::example::built("replay"));
     let mut command = Command::new(&*BUILT);
     command.env_remove("REDIS_CA").envs(variables.iter().copied()).args(options.split(' '));
     support::example::fed(&mut command, traffic)
@@ -37,6 +38,11 @@ fn said(output: &Output) -> String {
 
 fn lines(lines: &[Value]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn it_explains_itself() {
+    support::installed::assert_explained(&*BUILT, &["--algorithm", "Input:", "REDIS_CA"]);
 }
 
 #[test]

@@ -17,7 +17,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use clap::Parser;
 use tokio::time::sleep;
 use tower_sluice::redis::StoredKey;
 use tower_sluice::{LimiterExt, Pool};
@@ -31,15 +30,7 @@ use show::Show;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    match run(Options::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(stop) => {
-            if !stop.is_silent() {
-                eprintln!("limits: {stop}");
-            }
-            ExitCode::from(stop.code())
-        }
-    }
+    command::ended("limits", run(command::parse(None)).await.or_else(Stop::ends))
 }
 
 async fn run(options: Options) -> Result<(), Stop> {
@@ -60,11 +51,9 @@ async fn run(options: Options) -> Result<(), Stop> {
 
 /// Connects to the server, and to each master of a cluster. It runs no script.
 async fn connect(options: &Connect) -> Result<Pool, Stop> {
-    let of_environment = || env::var("REDIS_URL").ok();
-    let url = options.redis.clone().or_else(of_environment);
-    let url = url.unwrap_or_else(|| String::from("redis://127.0.0.1:6379"));
+    let url = &options.redis;
     let invalid = |error| Stop::Asked(format!("the address: {error:#}"));
-    let mut builder = Pool::builder(&url).map_err(invalid)?;
+    let mut builder = Pool::builder(url).map_err(invalid)?;
     if url.starts_with("rediss") || url.starts_with("valkeys") {
         // TLS needs a crypto provider, which an application chooses.
         let _ = rustls::crypto::ring::default_provider().install_default();

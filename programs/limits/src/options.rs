@@ -7,8 +7,28 @@ use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tower_sluice_policies::parse_duration;
 
+/// The rest of `--help`.
+const MANUAL: &str = "\
+`limits help COMMAND` has the options of a command. Others can read a command
+line with `ps`, so write an address with a password into REDIS_URL.
+
+Variables:
+  REDIS_CA  A file in PEM with the authority that addresses with TLS are
+            checked against, in place of the system's
+
+Files:
+  --policies FILE  The TOML file of policies that the application has
+
+Examples:
+  limits ls
+  limits peek api alice --algorithm token_bucket --limit 100 --period 1min
+  limits block api alice --for 10m --policies limits.toml
+";
+
+/// Looks at limits in Redis, and changes them key by key
 #[derive(Debug, Parser)]
-#[command(name = "limits", about = "Looks at limits in Redis, and changes them key by key")]
+#[command(name = "limits", version)]
+#[command(after_long_help = format!("{MANUAL}\n{}", command::EXIT_CODES))]
 pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) connect: Connect,
@@ -18,10 +38,10 @@ pub(crate) struct Options {
 
 #[derive(Debug, Args)]
 pub(crate) struct Connect {
-    /// The address: redis://, redis-cluster://, redis-sentinel://, and rediss.. with TLS [default:
-    /// the variable REDIS_URL, or redis://127.0.0.1:6379].
-    #[arg(long, global = true, value_name = "URL")]
-    pub(crate) redis: Option<String>,
+    /// The address: redis://, redis-cluster://, redis-sentinel://, and rediss.. with TLS.
+    #[arg(long, global = true, value_name = "URL", env = "REDIS_URL", hide_env_values = true)]
+    #[arg(default_value = "redis://127.0.0.1:6379")]
+    pub(crate) redis: String,
     /// The first part of all keys, as the application sets it [default: sluice].
     #[arg(long, global = true)]
     pub(crate) prefix: Option<String>,

@@ -8,6 +8,8 @@ use tower_sluice::{Error, ErrorKind};
 pub(crate) enum Stop {
     /// The command line is wrong.
     Asked(String),
+    /// The file of policies is wrong.
+    Config(String),
     /// The user of the address lacks this right.
     Lacks(String),
     /// Nothing is stored under this name, so there is nothing to change.
@@ -30,16 +32,14 @@ impl Stop {
         }
     }
 
-    pub(crate) fn code(&self) -> u8 {
-        match self {
-            Self::Asked(_) => 2,
-            Self::Unread => 0,
-            _ => 1,
-        }
-    }
-
-    pub(crate) fn is_silent(&self) -> bool {
-        matches!(self, Self::Unread)
+    /// Returns how the program ends. Who closes standard output has read enough.
+    pub(crate) fn ends(self) -> Result<(), command::Stop> {
+        Err(match self {
+            Self::Unread => return Ok(()),
+            Self::Asked(reason) => command::Stop::Asked(reason),
+            Self::Config(reason) => command::Stop::Config(reason),
+            failed => failed.to_string().into(),
+        })
     }
 
     /// Returns true if it may end without a change of the command line or of the server's setup.
@@ -52,7 +52,7 @@ impl Stop {
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asked(reason) => f.write_str(reason),
+            Self::Asked(reason) | Self::Config(reason) => f.write_str(reason),
             Self::Lacks(right) => {
                 write!(f, "this user lacks the right {right} (`ACL SETUSER` gives it)")
             }

@@ -31,7 +31,7 @@ impl Rules {
     ) -> Result<Self, Stop> {
         let (rows, name) = match (&options.policies, options.algorithm) {
             (Some(path), _) => {
-                let wrong = |why: String| Stop::Asked(format!("{}: {why}", path.display()));
+                let wrong = |why: String| Stop::Config(format!("{}: {why}", path.display()));
                 let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
                 (toml::from_str(&text).map_err(|error| wrong(error.to_string()))?, None)
             }
@@ -44,7 +44,10 @@ impl Rules {
             (None, None) => return Ok(Self { known: Vec::new(), policies: None }),
         };
         let table = Policies::builder().redis(pool.clone()).reads_bodies().build(&rows);
-        let policies = table.map_err(|error| Stop::Asked(told(&error, name.is_some())))?;
+        let policies = table.map_err(|error| match &options.policies {
+            Some(path) => Stop::Config(format!("{}: {error}", path.display())),
+            None => Stop::Asked(told(&error)),
+        })?;
         let handles = policies.policies();
         let known = handles.iter().filter_map(|handle| {
             let own = handle.policy();
@@ -162,11 +165,8 @@ impl RuleOptions {
     }
 }
 
-/// Returns the errors of a table, or of the options that made it.
-fn told(error: &TableError, by_options: bool) -> String {
-    if !by_options {
-        return error.to_string();
-    }
+/// Returns the errors of a table, in terms of the options that made it.
+fn told(error: &TableError) -> String {
     let told = error.rows().iter().map(|one| {
         let option = match one.field() {
             Some("wait_for_own_cost") => String::from("own-debt"),

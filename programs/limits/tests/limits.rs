@@ -427,6 +427,16 @@ async fn a_file_of_policies_has_the_rules() {
     assert!(code == 2 && err.contains("no policy \"other\""), "{err}");
     let (code, _, err) = run(&url, &with(&["peek", "api", "key-1", "more"], &path));
     assert!(code == 2 && err.contains("not a key of this policy"), "{err}");
+    for broken in ["no-such-file".to_owned(), files.write("broken.toml", "[[policy]]")] {
+        let (code, _, err) = run(&url, &with(&["peek", "api", "key-1"], &broken));
+        assert!(code == 78 && err.contains(&broken), "{err}");
+    }
+}
+
+#[test]
+fn it_explains_itself() {
+    let program = env!("CARGO_BIN_EXE_limits");
+    support::installed::assert_explained(program, &["Commands:", "[env: REDIS_URL", "Files:"]);
 }
 
 #[test]
