@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::Service;
 use support::files::Files;
-use support::installed::{assert_explained, run};
+use support::installed::{assert_explained, assert_unit, run};
 
 const SERVICE: &str = env!("CARGO_BIN_EXE_envoy-ratelimit");
 
@@ -49,4 +51,9 @@ fn variables_of_switches_are_words() {
         folder.write("rules.yaml", "domain: x\n");
         Service::run(folder, &[(name, value)]).unwrap_or_else(|why| panic!("{name}: {why}"));
     }
+}
+
+#[test]
+fn its_unit_is_valid() {
+    assert_unit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("envoy-ratelimit.service"), SERVICE);
 }

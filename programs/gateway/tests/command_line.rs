@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::Gateway;
 use support::files::Files;
-use support::installed::{assert_explained, run};
+use support::installed::{assert_explained, assert_unit, run};
 
 const GATEWAY: &str = env!("CARGO_BIN_EXE_gateway");
 
@@ -47,4 +49,9 @@ fn an_option_overrides_its_variable() {
     command.args(["--listen", "127.0.0.1:0"]);
     let started = support::process::Process::listening::<2>(&mut command);
     started.unwrap_or_else(|stderr| panic!("it did not start: {stderr}"));
+}
+
+#[test]
+fn its_unit_is_valid() {
+    assert_unit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.service"), GATEWAY);
 }
