@@ -297,7 +297,10 @@ impl Algorithm for Concurrency {
         false
     }
 
-    fn give(_: &Rule, _: &mut State, _: i64, _: i64) {}
+    /// As the script, which writes the keys of all quotas: in the era of now.
+    fn give(rule: &Rule, state: &mut State, now: i64, _: i64) {
+        *state = rule.rolled(state, now);
+    }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some(state) = state else { return Report::full(rule.limit) };

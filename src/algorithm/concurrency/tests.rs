@@ -58,6 +58,16 @@ fn no_more_than_the_limit_is_held_and_a_release_makes_room() {
     assert_eq!(key.report(2 * SECOND), (3, 0));
 }
 
+/// A grant to a tuple writes the keys of all its quotas.
+#[test]
+fn a_grant_to_other_quotas_leaves_all_units_held_in_the_era_of_now() {
+    let mut key = HeldKey::of(3);
+    let mark = key.hold(0, 2);
+    Concurrency::give(&key.rule, key.state.as_mut().unwrap(), T0 + SECOND, 1);
+    assert_eq!(key.state, Some(State { begin: T0 + SECOND, held: [0, 2, 0, 0, 0] }));
+    assert_eq!(key.settle(SECOND, 2, 0, &mark), Some(2));
+}
+
 #[test]
 fn a_settlement_releases_all_units_however_many_were_used() {
     for (used, given_back) in [(0, 2), (1, 1), (2, 0), (9, 0)] {
