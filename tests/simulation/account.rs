@@ -436,6 +436,7 @@ impl Account {
                         cost,
                         taken,
                         settlements,
+                        releases: 0,
                         was_settled_in_part: false,
                         given_for_lost: 0,
                         keep_free: keep_free.first().copied().unwrap_or(0),
@@ -454,7 +455,7 @@ impl Account {
                     return Err(format!("once: {charge:?}: nothing of it was taken"));
                 };
                 let one = &mut self.bookings[index];
-                let own = one.marked(mark).expect("it was found by that").clone();
+                let own = one.marked(&charge.keys, mark).expect("it was found by that");
                 let refund = Refund { units: cost - used, cost: *cost, mark: &own };
                 forget_expired(charge, works);
                 let mut state = state_born(charge, born, works);
@@ -470,7 +471,10 @@ impl Account {
                     return wrong(back);
                 }
                 let back = back.max(0);
-                one.settlements += 1;
+                match charge.keys.len() < one.names.len() {
+                    true => one.releases += 1,
+                    false => one.settlements += 1,
+                }
                 if used > cost {
                     self.taken_more.push((charge.label(0).to_owned(), now));
                 }
@@ -497,7 +501,7 @@ impl Account {
                     return Err(format!("once: {charge:?}: nothing of it was taken"));
                 };
                 let one = &mut self.bookings[index];
-                let own = one.marked(mark).expect("it was found by that").clone();
+                let own = one.marked(&charge.keys, mark).expect("it was found by that");
                 forget_expired(charge, works);
                 let mut state = state_born(charge, born, works);
                 let (next, is_held) = List::renew(rule, &mut state, now, *cost, &own);
@@ -585,8 +589,8 @@ impl Account {
                 let Some(index) = booking else { return };
                 let one = &mut self.bookings[index];
                 one.was_settled_in_part = true;
-                let own = one.marked(mark).expect("it was found by that");
-                let refund = Refund { units: cost - used, cost: *cost, mark: own };
+                let own = one.marked(&charge.keys, mark).expect("it was found by that");
+                let refund = Refund { units: cost - used, cost: *cost, mark: &own };
                 state = state_born(charge, born, works);
                 List::settle(rule, &mut state, now, &refund);
                 release(charge, (*cost, index), (mark, born), false, works);
@@ -595,7 +599,8 @@ impl Account {
             Op::Renew { cost, mark, born } => {
                 let booking = self.booking_of(charge, works, *cost, (mark, born));
                 let Some(index) = booking else { return };
-                let own = self.bookings[index].marked(mark).expect("it was found by that").clone();
+                let own =
+                    self.bookings[index].marked(&charge.keys, mark).expect("it was found by that");
                 state = state_born(charge, born, works);
                 let (next, _) = List::renew(rule, &mut state, now, *cost, &own);
                 // Its client gets an error, and knows the former mark alone.

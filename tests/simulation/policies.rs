@@ -10,7 +10,7 @@ use tower_sluice::algorithm::{
 use tower_sluice_policies::{Row, Rows};
 
 use super::account::{Account, Booking, Limit};
-use super::plan::{Ask, Asking, At, MILLISECOND, Plan, SECOND, Stack, Then, Way};
+use super::plan::{Ask, Asking, At, MILLISECOND, Plan, SECOND, Stack, Then, Way, max_hold};
 
 /// The longest time that a charge is on its way from a process that is well to a server that is.
 const ON_ITS_WAY: Duration = Duration::from_millis(200);
@@ -18,10 +18,10 @@ const ON_ITS_WAY: Duration = Duration::from_millis(200);
 /// A table: of each limit the quota that its row has, if it has a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    quotas: Vec<Option<usize>>,
+    pub quotas: Vec<Option<usize>>,
     /// Of each row.
-    max_wait: Duration,
-    cost: u64,
+    pub max_wait: Duration,
+    pub cost: u64,
 }
 
 impl Plan {
@@ -109,16 +109,21 @@ fn row(limit: &Limit, quota: Quota, table: &Table) -> Row {
         AnyAlgorithm::FixedWindow(_) => "fixed_window",
         AnyAlgorithm::SlidingLog(_) => "sliding_log",
         AnyAlgorithm::SlidingWindow(_) => "sliding_window",
+        AnyAlgorithm::Concurrency(_) => "concurrency",
         _ => "sliding_counter",
     };
+    let millis = |time: Duration| format!("{}ms", time.as_millis());
     let row = Row::new()
         .with("name", limit.name)
         .with("algorithm", algorithm)
         .with("limit", quota.limit())
-        .with("period", format!("{}ms", quota.period().as_millis()))
-        .with("max_wait", format!("{}ms", table.max_wait.as_millis()))
+        .with("max_wait", millis(table.max_wait))
         .with("key", "path")
         .with("cost", table.cost);
+    if let Some(max_hold) = max_hold(limit.algorithms[0]) {
+        return row.with("max_hold", millis(max_hold));
+    }
+    let row = row.with("period", millis(quota.period()));
     match algorithm {
         "token_bucket" => row.with("burst", quota.burst_size()),
         _ => row,
@@ -148,13 +153,18 @@ pub fn taken_by_no_table(
             false => stated.eq(asked),
         }
     };
+    let mut algorithms = account.limits().iter().flat_map(|limit| &limit.algorithms);
+    let has_queues = algorithms.any(|one| matches!(one, AnyAlgorithm::Concurrency(_)));
     let is_wrong = |one: &&Booking| {
         let now = since_begin(one.now);
         let ends = loaded.iter().skip(1).map(|(at, _)| *at).chain([Duration::MAX]);
+        // Who waits until units are free asks by the table that it came under.
+        let queued = |table: &Table| if has_queues { table.max_wait } else { Duration::ZERO };
+        let last = |table: &Table, end: Duration| end.saturating_add(ON_ITS_WAY + queued(table));
         let mut in_force = loaded
             .iter()
             .zip(ends)
-            .filter(|((begin, _), end)| *begin <= now && now <= end.saturating_add(ON_ITS_WAY));
+            .filter(|((begin, table), end)| *begin <= now && now <= last(table, *end));
         let is_late = is_excused(now.saturating_sub(SECOND), now);
         !is_late && !in_force.any(|((_, table), _)| is_of(table, one))
     };

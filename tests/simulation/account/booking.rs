@@ -32,6 +32,9 @@ pub struct Booking {
     pub taken: i64,
     /// The number of times that it was settled.
     pub settlements: u32,
+    /// The number of times that one of its keys alone was released. Marks of keys of concurrency
+    /// are alike, so it may have been that of another one.
+    pub(super) releases: u32,
     /// A settlement failed, and may have given back its units of some of its keys.
     pub was_settled_in_part: bool,
     /// The units that a refund of a charge gave back of it, which a failover had lost.
@@ -64,7 +67,7 @@ impl Booking {
     /// True if no settlement can tell one from the other.
     pub fn is_alike(&self, other: &Self) -> bool {
         let is_of_key = self.cost == other.cost && self.names == other.names;
-        let has_mark = |mark: &Mark| other.marked(&mark.words()).is_some();
+        let has_mark = |mark: &Mark| other.marked(&self.names, &mark.words()).is_some();
         is_of_key && self.births == other.births && self.marks().any(has_mark)
     }
 
@@ -73,9 +76,27 @@ impl Booking {
         [&self.mark].into_iter().chain(&self.former_marks)
     }
 
-    /// Its mark with these words.
-    pub(super) fn marked(&self, words: &[String]) -> Option<&Mark> {
-        self.marks().find(|mark| mark.words() == words)
+    /// The place of these keys among its own. A policy of concurrency is released by itself.
+    fn place_of(&self, keys: &[String]) -> Option<usize> {
+        self.names.windows(keys.len()).position(|own| own == keys)
+    }
+
+    /// Its mark with these words, or the part of it that stands for the only one of these keys.
+    pub(super) fn marked(&self, keys: &[String], words: &[String]) -> Option<Mark> {
+        let place = self.place_of(keys)?;
+        let own = 4 * place..4 * (place + keys.len());
+        let mark = self.marks().find(|mark| mark.words().get(own.clone()) == Some(words))?;
+        if keys.len() == self.names.len() {
+            return Some(mark.clone());
+        }
+        let numbers: Result<Vec<_>, _> = words.iter().map(|word| word.parse()).collect();
+        Some(Mark::from(<[i64; 4]>::try_from(numbers.ok()?).ok()?))
+    }
+
+    /// True if its keys had these births.
+    fn is_born(&self, keys: &[String], born: &[i64]) -> bool {
+        let place = self.place_of(keys);
+        place.is_some_and(|place| self.births[place..][..keys.len()] == *born)
     }
 }
 
@@ -146,12 +167,12 @@ impl Account {
     ) -> Option<usize> {
         let seen = self.seen_by(charge, works);
         let own = |(_, one): &(usize, &Booking)| {
-            let is_of_key = one.cost == cost && one.names == charge.keys;
-            is_of_key && one.births == born && one.marked(mark).is_some()
+            let is_born = one.cost == cost && one.is_born(&charge.keys, born);
+            is_born && one.marked(&charge.keys, mark).is_some()
         };
         let least = |(index, one): &(usize, &Booking)| {
             let is_former = one.mark.words() != mark;
-            (one.settlements, is_former, !seen.contains(index), -one.taken)
+            (one.settlements + one.releases, is_former, !seen.contains(index), -one.taken)
         };
         let bookings = self.bookings.iter().enumerate().rev();
         bookings.filter(own).min_by_key(least).map(|(index, _)| index)

@@ -47,8 +47,13 @@ impl Seen<'_> {
         if self.may_lose() || self.has_odd_clocks() || resets || !self.is_exact() {
             return None;
         }
-        self.plan.limits.iter().find_map(|limit| {
+        self.plan.limits.iter().enumerate().find_map(|(place, limit)| {
             let (most, max_hold) = at_once_of(limit)?;
+            // Who was admitted by a table without its row holds nothing of it.
+            if self.plan.tables.iter().any(|(_, table)| table.quotas[place].is_none()) {
+                return None;
+            }
+            let is_by_key = limit.name == "api" || self.plan.asking == Asking::Policies;
             let mut changes: BTreeMap<&str, Vec<(Duration, i64, usize)>> = BTreeMap::new();
             for (place, record) in self.records.iter().enumerate() {
                 let Fate::Admitted { at, .. } = record.fate else { continue };
@@ -57,7 +62,7 @@ impl Seen<'_> {
                     // Released with its response.
                     continue;
                 }
-                let label = if limit.name == "api" { ask.key } else { EVERYBODY };
+                let label = if is_by_key { ask.key } else { EVERYBODY };
                 let cost = ask.cost.cast_signed();
                 let until = self.held_until(record, at, max_hold);
                 if until > record.ended {
@@ -154,7 +159,10 @@ impl Seen<'_> {
     /// True if a refusal may be that of a queue: its caller waited to the end behind another one of
     /// its process, or may not wait for as long as the shortest pause.
     pub(super) fn may_have_queued(&self, record: &Record) -> bool {
-        let max_wait = self.ask(record).max_wait;
+        // Each table has a longest wait of its own.
+        let tables = self.plan.tables.iter().map(|(_, table)| table.max_wait);
+        let waits = tables.filter(|wait| !wait.is_zero());
+        let max_wait = waits.min().unwrap_or(self.ask(record).max_wait);
         let waited = record.ended >= record.asked + max_wait || max_wait < SHORTEST_PAUSE;
         waited && self.is_behind(record)
     }

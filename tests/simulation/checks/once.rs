@@ -133,7 +133,9 @@ impl Seen<'_> {
     pub(super) fn has_settled_at(&self, limiter: &str, record: &Record) -> bool {
         let Fate::Admitted { settled: Some(actual), .. } = record.fate else { return false };
         let mut own = self.plan.limits.iter().filter(|limit| limit.name == limiter);
-        actual < self.ask(record).cost || own.any(has_holds)
+        // A policy that holds nothing does not hear of a hold's end.
+        let hears = self.plan.asking != Asking::Policies;
+        actual < self.ask(record).cost || hears && own.any(has_holds)
     }
 
     /// The same for limiters that are asked in turn. A decision says when one of them decided, so a

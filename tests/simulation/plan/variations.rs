@@ -32,14 +32,13 @@ impl Plan {
     /// The same world, in which units are held: at most so many at the same time, in one limit of
     /// it.
     pub(super) fn with_holds(mut self, dice: &mut Rng) -> Self {
-        if !self.tables.is_empty() {
-            return self;
-        }
         if dice.u32(0..4) == 0 {
             let limit = dice.usize(0..self.limits.len());
             let limit = &mut self.limits[limit];
             let member = dice.usize(0..limit.algorithms.len());
-            let units = dice.u64(1..8);
+            // A table with a charge that never fits is an error.
+            let least = self.tables.first().map_or(1, |(_, table)| table.cost);
+            let units = dice.u64(1..8).max(least);
             let max_hold = MILLISECOND * dice.u32(100..2_000);
             let own = Quota::at_once(units + dice.u64(1..4));
             limit.algorithms[member] = Concurrency::new(units).max_hold(max_hold).into();
