@@ -4,7 +4,7 @@
 //! Redisson's limiter holds the server, and `-- growth` what a decision costs as work grows.
 //! `-- cluster` compares a cluster with one server and with a raw client. `-- process` prints the
 //! cases of this process alone, and `-- memory` those of ten million keys and two threads. `-- open`
-//! asks by a clock.
+//! asks by a clock, and `-- network` over a network of half a millisecond.
 //!
 //! Absolute times vary from run to run, so the cases that call Redis are printed as ratios within
 //! one run, whose rounds are interleaved. `benches/README.md` explains each number.
@@ -18,6 +18,7 @@ mod in_process;
 mod leases;
 mod many_keys;
 mod measure;
+mod network;
 #[cfg(all(feature = "metrics", feature = "tracing"))]
 mod observed;
 mod open_loop;
@@ -33,6 +34,7 @@ fn main() {
         Some("growth") => growth::run(arguments.find(|path| path.ends_with(".svg")).as_deref()),
         Some("growth-worker") => growth::worker(&arguments.next().expect("an address")),
         Some("memory") => many_keys::run(),
+        Some("network") => network::run(),
         Some("open") => open_loop::run(),
         Some("process") => in_process::run(),
         #[cfg(all(feature = "metrics", feature = "tracing"))]
