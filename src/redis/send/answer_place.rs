@@ -11,11 +11,11 @@ use crate::core::Error;
 use crate::core::sync::{Mutex, lock};
 
 /// The request of a charge with its answer, or the error in its place.
-pub(super) type Outcome = Result<Box<QueuedRequest>, Error>;
+pub(super) type AnsweredRequest = Result<Box<QueuedRequest>, Error>;
 
 #[derive(Default)]
-struct Place {
-    outcome: Option<Outcome>,
+struct AnswerPlace {
+    answer: Option<AnsweredRequest>,
     /// Wakes the caller.
     waker: Option<Waker>,
     /// True if the caller has left.
@@ -27,17 +27,17 @@ struct Place {
 }
 
 /// The caller's half.
-pub(super) struct Receiver(Arc<Mutex<Place>>);
+pub(super) struct AnswerReceiver(Arc<Mutex<AnswerPlace>>);
 
 /// The sender's half. `None` after the answer.
-pub(super) struct Sender(Option<Arc<Mutex<Place>>>);
+pub(super) struct AnswerSender(Option<Arc<Mutex<AnswerPlace>>>);
 
 /// Wakes the caller at its deadline.
-pub(super) struct Alarm(Weak<Mutex<Place>>);
+pub(super) struct Alarm(Weak<Mutex<AnswerPlace>>);
 
 /// What a caller learns.
 pub(super) enum News {
-    Answered(Outcome),
+    Answered(AnsweredRequest),
     /// The sender has dropped the charge.
     Dropped,
     /// The deadline has passed. The answer may still come.
@@ -45,17 +45,17 @@ pub(super) enum News {
 }
 
 /// Returns both halves.
-pub(super) fn place() -> (Sender, Receiver) {
-    let place = Arc::<Mutex<Place>>::default();
-    (Sender(Some(Arc::clone(&place))), Receiver(place))
+pub(super) fn place() -> (AnswerSender, AnswerReceiver) {
+    let place = Arc::<Mutex<AnswerPlace>>::default();
+    (AnswerSender(Some(Arc::clone(&place))), AnswerReceiver(place))
 }
 
-impl Receiver {
+impl AnswerReceiver {
     /// Returns the news. With a context, wakes its task at the next.
     pub(super) fn poll(&self, cx: Option<&Context<'_>>) -> Poll<News> {
         let mut place = lock(&self.0);
-        if let Some(outcome) = place.outcome.take() {
-            return Poll::Ready(News::Answered(outcome));
+        if let Some(answer) = place.answer.take() {
+            return Poll::Ready(News::Answered(answer));
         }
         if place.is_dropped {
             return Poll::Ready(News::Dropped);
@@ -69,10 +69,10 @@ impl Receiver {
     }
 
     /// Leaves. Returns the answer, if it has come.
-    pub(super) fn leave(self) -> Option<Outcome> {
+    pub(super) fn leave(self) -> Option<AnsweredRequest> {
         let mut place = lock(&self.0);
         place.is_left = true;
-        place.outcome.take()
+        place.answer.take()
     }
 
     pub(super) fn alarm(&self) -> Alarm {
@@ -80,20 +80,20 @@ impl Receiver {
     }
 }
 
-impl Sender {
+impl AnswerSender {
     /// Returns true if the caller has left.
     pub(super) fn is_closed(&self) -> bool {
         self.0.as_ref().is_none_or(|place| Arc::strong_count(place) == 1)
     }
 
     /// Gives the caller its answer. Returns it if the caller has left.
-    pub(super) fn send(mut self, outcome: Outcome) -> Result<(), Outcome> {
-        let Some(place) = self.0.take() else { return Err(outcome) };
+    pub(super) fn send(mut self, answer: AnsweredRequest) -> Result<(), AnsweredRequest> {
+        let Some(place) = self.0.take() else { return Err(answer) };
         let mut locked = lock(&place);
         if locked.is_left {
-            return Err(outcome);
+            return Err(answer);
         }
-        locked.outcome = Some(outcome);
+        locked.answer = Some(answer);
         let waker = locked.waker.take();
         drop(locked);
         waker.into_iter().for_each(Waker::wake);
@@ -101,7 +101,7 @@ impl Sender {
     }
 }
 
-impl Drop for Sender {
+impl Drop for AnswerSender {
     fn drop(&mut self) {
         let Some(place) = &self.0 else { return };
         let mut locked = lock(place);
@@ -129,3 +129,6 @@ impl Alarm {
         waker.into_iter().for_each(Waker::wake);
     }
 }
+
+#[cfg(all(test, interleavings))]
+mod interleavings;

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::super::Pool;
 use super::super::decision_times::LATE_REPLY_TIMEOUT;
 use super::super::script::{BatchReply, Op, ReplyEntry, Request, append_call, key_suffixes};
-use super::answer_place::Sender;
+use super::answer_place::AnswerSender;
 use super::config::{Config, QueueShare};
 use crate::algorithm::Verdict;
 use crate::core::Error;
@@ -54,7 +54,7 @@ pub(crate) struct ScriptAnswer {
 /// Receives the answer to a request.
 pub(super) enum ReplyTo {
     /// The caller, which may leave.
-    Caller(Sender),
+    Caller(AnswerSender),
     Settlement(SettlementSender),
     /// None: fire and forget.
     Nobody,

@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::super::script::Request;
-use super::answer_place::{Receiver, place};
+use super::answer_place::{AnswerReceiver, place};
 use super::batch::{Batch, Call, QueuedRequest, ReplyTo};
 use super::call::{follow, send_call};
 use super::config::Config;
@@ -52,7 +52,7 @@ impl Batcher {
     pub(super) fn submit(
         self: &Arc<Self>,
         mut queued: Box<QueuedRequest>,
-    ) -> Result<(Receiver, Option<InlineSend>), Error> {
+    ) -> Result<(AnswerReceiver, Option<InlineSend>), Error> {
         let worker = self.worker()?;
         let (reply_to, receiver) = place();
         queued.reply_to = ReplyTo::Caller(reply_to);

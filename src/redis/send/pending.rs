@@ -13,7 +13,7 @@ use redis_once::calls::{Deadline, Progress, Stage};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::answer_place::{News, Outcome, Receiver};
+use super::answer_place::{AnswerReceiver, AnsweredRequest, News};
 use super::batch::QueuedRequest;
 use super::batcher::{Batcher, InlineSend};
 use crate::core::{Error, ErrorKind};
@@ -23,7 +23,7 @@ pin_project! {
     pub(crate) struct Pending {
         batcher: Arc<Batcher>,
         // `None` after the answer has come, or the sender gave up the charge at its deadline.
-        receiver: Option<Receiver>,
+        receiver: Option<AnswerReceiver>,
         inline: Option<InlineSend>,
         progress: Option<Arc<Progress>>,
         deadline: Deadline,
@@ -71,7 +71,7 @@ impl Pending {
     /// Stops waiting. An earlier or later admission is refunded.
     fn cancel(self: Pin<&mut Self>) {
         let this = self.project();
-        let completed = this.receiver.take().and_then(Receiver::leave).and_then(Result::ok);
+        let completed = this.receiver.take().and_then(AnswerReceiver::leave).and_then(Result::ok);
         if let Some(request) = completed.and_then(QueuedRequest::into_refund) {
             // A lost refund is safe: its units stay taken.
             let _ = this.batcher.send_and_forget(request);
@@ -90,7 +90,7 @@ impl Pending {
 }
 
 impl Future for Pending {
-    type Output = Outcome;
+    type Output = AnsweredRequest;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.as_mut().project();
@@ -141,7 +141,7 @@ impl Future for Pending {
 
 /// Returns the error of a charge whose sender dropped it. `None` if its deadline has passed: the
 /// caller chooses the error after its own timer has fired.
-fn dropped_error(deadline: &Deadline) -> Option<Outcome> {
+fn dropped_error(deadline: &Deadline) -> Option<AnsweredRequest> {
     // The worker's runtime has ended, or the caller's clock panicked in it.
     let message = "the task that sends charges ended before the answer came";
     (Instant::now() < deadline.at).then(|| Err(Error::new(ErrorKind::State, message)))

@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::time::{Instant, advance};
 
 use super::super::super::script::{Op, ReplyEntry, Request};
-use super::super::answer_place::{News, Receiver, place};
+use super::super::answer_place::{AnswerReceiver, News, place};
 use super::super::batch::ReplyTo;
 use super::*;
 use crate::algorithm::{Report, Ruling, Verdict};
@@ -13,7 +13,7 @@ use crate::core::charge::KeepFree;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn queued(hash_slot: u16, op: Op) -> (Box<QueuedRequest>, Receiver) {
+fn queued(hash_slot: u16, op: Op) -> (Box<QueuedRequest>, AnswerReceiver) {
     let (reply_to, receiver) = place();
     // Each operation has a key of its own.
     let request = Request {
@@ -46,7 +46,7 @@ fn refund(mark: i64) -> Op {
 }
 
 /// A queue with these operations of one slot, and their receivers.
-fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Vec<Receiver>) {
+fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Vec<AnswerReceiver>) {
     let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
     let mut queue = Queue::new(pool, max_batch_size);
     let push = |op| {
@@ -227,8 +227,9 @@ fn a_failure_reaches_all_that_wait() {
     assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
     queue.regroup(0, Some(&Error::new(ErrorKind::Infrastructure, "away")));
     assert!(queue.next_partition(false).is_none());
-    let failed =
-        |receiver: Receiver| matches!(receiver.poll(None), Poll::Ready(News::Answered(Err(_))));
+    let failed = |receiver: AnswerReceiver| {
+        matches!(receiver.poll(None), Poll::Ready(News::Answered(Err(_))))
+    };
     assert_eq!(
         receivers.into_iter().filter_map(|receiver| failed(receiver).then_some(())).count(),
         2
