@@ -164,7 +164,8 @@ impl Seen<'_> {
         let waits = tables.filter(|wait| !wait.is_zero());
         let max_wait = waits.min().unwrap_or(self.ask(record).max_wait);
         let waited = record.ended >= record.asked + max_wait || max_wait < SHORTEST_PAUSE;
-        waited && self.is_behind(record)
+        // Whom a fallback answered in between stands behind those who came meanwhile.
+        waited && (self.is_behind(record) || self.may_have_asked_on(record))
     }
 
     /// True if another one of its process waits before a caller in a queue.
