@@ -5,25 +5,25 @@ fn callers_who_have_just_been_answered_are_expected_again() {
     let mut partitions = Partitions::new(64);
     partitions.set_max_in_flight(2);
     let send_half = |partitions: &mut Partitions| {
-        assert_eq!((partitions.next(true), partitions.max_size(3)), (Some((3, 7)), 8));
-        partitions.shrink(3, 8);
-        partitions.call_begins(3, 8, false);
+        assert_eq!((partitions.next(true), partitions.max_size(3)), (Some((3, 7)), 24));
+        partitions.shrink(3, 24);
+        partitions.call_begins(3, 24, false);
     };
-    partitions.push(3, 7, 16);
+    partitions.push(3, 7, 48);
     send_half(&mut partitions);
     assert_eq!(partitions.next(false), None, "the other half waits for the answers");
     // The answers come. The other half is sent unchanged, before their callers ask again.
-    partitions.call_ended(3, 8);
+    partitions.call_ended(3, 24);
     partitions.allow_next();
     send_half(&mut partitions);
-    partitions.arrived(3, 8);
+    partitions.arrived(3, 24);
     send_half(&mut partitions);
     // One caller is left.
     for _ in 0..2 {
-        partitions.call_ended(3, 8);
+        partitions.call_ended(3, 24);
     }
     partitions.arrived(3, 1);
-    assert_eq!((partitions.next(false), partitions.max_size(3)), (Some((3, 7)), 4));
+    assert_eq!((partitions.next(false), partitions.max_size(3)), (Some((3, 7)), 12));
     partitions.shrink(3, 1);
     partitions.call_begins(3, 1, true);
     partitions.call_ended(3, 1);
@@ -31,23 +31,29 @@ fn callers_who_have_just_been_answered_are_expected_again() {
 }
 
 #[test]
-fn charges_of_one_key_share_a_call() {
+fn few_charges_share_a_call() {
     let mut partitions = Partitions::new(64);
     partitions.set_max_in_flight(2);
-    // The keys are known after the first call. Its other half then waits for no answer.
-    partitions.push(3, 7, 16);
-    assert_eq!(partitions.max_size(3), 8);
-    partitions.shrink(3, 8);
-    partitions.call_begins(3, 8, true);
-    assert_eq!(partitions.next(false), Some((3, 7)));
-    // One caller alone says nothing about the keys of many.
-    partitions.call_begins(3, 1, false);
-    partitions.arrived(3, 23 - partitions.partitions[&3].unanswered());
-    assert_eq!(partitions.max_size(3), 64);
+    partitions.push(3, 7, 23);
+    assert_eq!((partitions.next(true), partitions.max_size(3)), (None, 64));
     partitions.arrived(3, 1);
-    assert_eq!(partitions.max_size(3), 12);
-    partitions.call_begins(3, 2, false);
-    assert!(!partitions.limits.is_hot);
+    assert_eq!((partitions.next(true), partitions.max_size(3)), (Some((3, 7)), 12));
+}
+
+#[test]
+fn of_one_key_only_the_charges_that_are_there_count() {
+    for is_one_key in [false, true] {
+        let mut partitions = Partitions::new(64);
+        partitions.set_max_in_flight(2);
+        partitions.push(3, 7, 32);
+        partitions.shrink(3, 16);
+        partitions.call_begins(3, 16, is_one_key);
+        // One caller alone says nothing about the keys of many.
+        partitions.call_begins(3, 1, !is_one_key);
+        partitions.call_ended(3, 1);
+        partitions.call_ended(3, 16);
+        assert_eq!(partitions.max_size(3), if is_one_key { 64 } else { 16 });
+    }
 }
 
 #[test]
