@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use tower_sluice::algorithm::Mark;
 
-use super::{Account, Charge, Works};
+use super::{Account, Charge, Op, Works};
 
 /// An admission that a server made.
 #[derive(Clone, Debug)]
@@ -167,8 +167,11 @@ impl Account {
     ) -> Option<usize> {
         let seen = self.seen_by(charge, works);
         let own = |(_, one): &(usize, &Booking)| {
+            // A policy alone ends a hold. All others are settled and renewed together.
+            let ends = matches!(charge.op, Op::Settle { used, cost, .. } if used == cost);
+            let is_whole = one.names.len() == charge.keys.len();
             let is_born = one.cost == cost && one.is_born(&charge.keys, born);
-            is_born && one.marked(&charge.keys, mark).is_some()
+            (ends || is_whole) && is_born && one.marked(&charge.keys, mark).is_some()
         };
         let least = |(index, one): &(usize, &Booking)| {
             let is_former = one.mark.words() != mark;
