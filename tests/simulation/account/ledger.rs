@@ -66,6 +66,9 @@ impl Ledger {
                 missing -= here;
             }
         }
+        // What is left is its own still: of charges that are alike, it was taken for another one.
+        let own = |(since, units)| HeldUnits { units, since, booking: Some(booking) };
+        kept.extend(places.into_iter().map(own));
         self.holds = kept;
         true
     }
