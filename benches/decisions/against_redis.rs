@@ -183,15 +183,22 @@ impl Bench {
     fn bare(&self, tasks: usize, decisions: usize) -> Cost {
         let (connection, digest) = (self.connection.clone(), self.lean.clone());
         self.site.drive(tasks, decisions, KEYS, move |key| {
-            let mut connection = connection.clone();
-            let call = lean_call(&digest, &key, 1);
-            async move {
-                let told: (i64, i64, i64) =
-                    call.query_async(&mut connection).await.expect("a reply");
-                assert_eq!(told.0, 1, "the yardstick admits");
-            }
+            ask_lean(connection.clone(), lean_call(&digest, &key, 1))
         })
     }
+}
+
+/// Loads the yardstick's script. Returns its digest.
+pub(crate) async fn load_lean(connection: &mut MultiplexedConnection) -> String {
+    let mut load = redis::cmd("SCRIPT");
+    load.arg("LOAD").arg(include_str!("../lean.lua"));
+    load.query_async(connection).await.expect("a digest")
+}
+
+/// Makes a call of the yardstick, which admits.
+pub(crate) async fn ask_lean(mut connection: MultiplexedConnection, call: redis::Cmd) {
+    let told: (i64, i64, i64) = call.query_async(&mut connection).await.expect("a reply");
+    assert_eq!(told.0, 1, "the yardstick admits");
 }
 
 /// A call of the yardstick.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{Pool, Quota};
 
-use crate::against_redis::{BURST, DEBT, lean_call};
+use crate::against_redis::{BURST, DEBT, ask_lean, lean_call, load_lean};
 use crate::measure::{median, median_of};
 use crate::site::{self, KEYS, Site};
 
@@ -35,18 +35,10 @@ pub(crate) fn run() {
     let (connection, digest) = site.runtime.block_on(async {
         let client = redis::Client::open(address).expect("an address");
         let mut connection = client.get_multiplexed_async_connection().await.expect("a server");
-        let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(include_str!("../lean.lua"));
-        let digest: String = load.query_async(&mut connection).await.expect("a digest");
+        let digest = load_lean(&mut connection).await;
         (connection, digest)
     });
-    let bare = move |key: Arc<str>| {
-        let (mut connection, call) = (connection.clone(), lean_call(&digest, &key, 1));
-        async move {
-            let told: (i64, i64, i64) = call.query_async(&mut connection).await.expect("a reply");
-            assert_eq!(told.0, 1, "the yardstick admits");
-        }
-    };
+    let bare = move |key: Arc<str>| ask_lean(connection.clone(), lean_call(&digest, &key, 1));
     for tasks in TASKS {
         let decisions = if tasks == 1 { 1_000 } else { 1_000 * tasks.min(60) };
         let [mut ours, mut theirs] = [const { Vec::new() }; 2];

@@ -11,7 +11,7 @@ use tokio::task::{JoinSet, yield_now};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{Charge, Limiter, Quota};
 
-use crate::against_redis::{BURST, lean_call};
+use crate::against_redis::{BURST, ask_lean, lean_call, load_lean};
 use crate::measure::median_of;
 use crate::site::{KEYS, Site};
 
@@ -29,18 +29,10 @@ pub(crate) fn run() {
     let limiter = site.limiter(bucket).queue_capacity(1_000_000);
     let (connection, digest) = site.runtime.block_on(async {
         let mut connection = site.server.connection().await;
-        let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(include_str!("../lean.lua"));
-        let digest: String = load.query_async(&mut connection).await.expect("a digest");
+        let digest = load_lean(&mut connection).await;
         (connection, digest)
     });
-    let bare = move |key: Arc<str>| {
-        let (mut connection, call) = (connection.clone(), lean_call(&digest, &key, 1));
-        async move {
-            let told: (i64, i64, i64) = call.query_async(&mut connection).await.expect("a reply");
-            assert_eq!(told.0, 1, "the yardstick admits");
-        }
-    };
+    let bare = move |key: Arc<str>| ask_lean(connection.clone(), lean_call(&digest, &key, 1));
     let ours = move |key| {
         let asked = limiter.check(&Charge::new(key));
         async move { drop(asked.await.expect("a decision")) }
