@@ -27,11 +27,10 @@ use super::connection::{
 use super::error::{Error, ErrorKind};
 use super::error_reply;
 use super::fault::Facts;
-use super::given_connection::observed;
+use super::hearing::{Hearing, heard};
 use super::lock::lock;
 use super::pool::Pool;
 use super::times::{MAX_CONNECTION_WAIT, OVERDUE_AFTER};
-use super::wire::Traffic;
 
 impl Pool {
     /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs
@@ -64,8 +63,8 @@ impl Pool {
 pub(super) struct Bb8Pool<M: ManageConnection> {
     pool: bb8::Pool<M>,
     backoff: Mutex<Backoff>,
-    /// The calls and replies over all its connections.
-    traffic: Arc<Traffic>,
+    /// What is heard over all its connections.
+    hearing: Arc<Hearing>,
     /// The task that replaces the connections, or the last such task.
     replacing: Mutex<Option<JoinHandle<()>>>,
     /// The connection that was checked out last, unless it was lost.
@@ -77,9 +76,9 @@ where
     M: ManageConnection<Error = RedisError, Connection: ConnectionLike + Clone + Sync>,
 {
     pub(super) fn new(pool: bb8::Pool<M>) -> Self {
-        let (backoff, traffic) = (Mutex::default(), Arc::default());
+        let (backoff, hearing) = (Mutex::default(), Arc::default());
         let (replacing, last_checked_out) = (Mutex::default(), Mutex::default());
-        Self { pool, backoff, traffic, replacing, last_checked_out }
+        Self { pool, backoff, hearing, replacing, last_checked_out }
     }
 
     /// Asks the pool for a connection until it returns one. Calls then share a clone of it.
@@ -108,8 +107,8 @@ where
     /// Lets the next calls share a clone of a connection of the pool.
     fn share(self: &Arc<Self>, connection: M::Connection) -> Arc<Bb8Connection<M>> {
         let (pool, has_failed) = (Arc::downgrade(self), AtomicBool::new(false));
-        let (last_use, traffic) = (Mutex::new(Instant::now()), Arc::clone(&self.traffic));
-        let shared = Bb8Connection { connection, pool, last_use, traffic, has_failed };
+        let (last_use, hearing) = (Mutex::new(Instant::now()), Arc::clone(&self.hearing));
+        let shared = Bb8Connection { connection, pool, last_use, hearing, has_failed };
         let shared = Arc::new(shared);
         *lock(&self.last_checked_out) = Some(Arc::clone(&shared));
         shared
@@ -196,7 +195,7 @@ where
 
     fn facts(&self, _: u16) -> Facts {
         let failure = lock(&self.backoff).last_error.clone();
-        Facts { failure, silent_for: self.traffic.silent_for() }
+        Facts { failure, silent_for: self.hearing.silent_for() }
     }
 }
 
@@ -205,7 +204,7 @@ struct Bb8Connection<M: ManageConnection> {
     connection: M::Connection,
     pool: Weak<Bb8Pool<M>>,
     last_use: Mutex<Instant>,
-    traffic: Arc<Traffic>,
+    hearing: Arc<Hearing>,
     /// True after a call got no reply in time, or the server was found to be read-only.
     has_failed: AtomicBool,
 }
@@ -220,7 +219,7 @@ where
         call: impl Future<Output = RedisResult<T>> + Send + 'static,
     ) -> Pin<Box<dyn Future<Output = RedisResult<T>> + Send>> {
         let pool = self.pool.upgrade();
-        observed(&self.traffic, async move {
+        heard(&self.hearing, async move {
             let outcome = call.await;
             if let Some(pool) = pool {
                 pool.record(&outcome);

@@ -2,23 +2,17 @@
 //!
 //! The pool only sends over it. The application must reconnect.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use redis::aio::ConnectionLike;
-use redis::{Cmd, Pipeline, RedisResult};
-use tokio::runtime::Handle;
-use tokio::time::timeout;
+use redis::{Cmd, Pipeline};
 
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use super::fault::Facts;
+use super::hearing::{Hearing, heard};
 use super::pool::Pool;
-use super::times::MAX_SILENCE;
-use super::wire::Traffic;
 
 impl Pool {
     /// Uses one connection of the application: any [`ConnectionLike`] whose clones share one
@@ -46,7 +40,7 @@ impl Pool {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        Self::new(Arc::new(GivenConnection { connection, traffic: Arc::default() }), None)
+        Self::new(Arc::new(GivenConnection { connection, hearing: Arc::default() }), None)
     }
 }
 
@@ -54,7 +48,7 @@ impl Pool {
 /// alive: there is no other connection.
 struct GivenConnection<C> {
     connection: C,
-    traffic: Arc<Traffic>,
+    hearing: Arc<Hearing>,
 }
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connections for GivenConnection<C> {
@@ -67,116 +61,20 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connections for GivenCon
     }
 
     fn facts(&self, _hash_slot: u16) -> Facts {
-        Facts { failure: None, silent_for: self.traffic.silent_for() }
+        Facts { failure: None, silent_for: self.hearing.silent_for() }
     }
 }
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> SharedConnection for GivenConnection<C> {
     fn send(&self, command: Cmd) -> ReplyFuture {
         let mut connection = self.connection.clone();
-        observed(&self.traffic, async move { connection.req_packed_command(&command).await })
+        heard(&self.hearing, async move { connection.req_packed_command(&command).await })
     }
 
     fn send_all(&self, commands: Pipeline) -> RepliesFuture {
         let mut connection = self.connection.clone();
-        observed(&self.traffic, async move {
+        heard(&self.hearing, async move {
             connection.req_packed_commands(&commands, 0, commands.len()).await
         })
-    }
-}
-
-/// A call in a box.
-type BoxedCall<T> = Pin<Box<dyn Future<Output = RedisResult<T>> + Send>>;
-
-/// Returns a call over a connection whose bytes nobody sees: only replies show that the server
-/// answers. So the reply is awaited even if the caller has left.
-pub(super) fn observed<T: Send + 'static>(
-    traffic: &Arc<Traffic>,
-    call: impl Future<Output = RedisResult<T>> + Send + 'static,
-) -> BoxedCall<T> {
-    let traffic = Arc::clone(traffic);
-    let call = async move {
-        traffic.record_write();
-        let outcome = call.await;
-        traffic.record_reply(&outcome);
-        outcome
-    };
-    Box::pin(Observed { call: Some(Box::pin(call)), is_sent: false })
-}
-
-struct Observed<T: Send + 'static> {
-    /// `None` after the reply.
-    call: Option<BoxedCall<T>>,
-    is_sent: bool,
-}
-
-impl<T: Send + 'static> Future for Observed<T> {
-    type Output = RedisResult<T>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.is_sent = true;
-        let call = self.call.as_mut().expect("it is polled until it is ready");
-        let outcome = ready!(call.as_mut().poll(cx));
-        self.call = None;
-        Poll::Ready(outcome)
-    }
-}
-
-impl<T: Send + 'static> Drop for Observed<T> {
-    fn drop(&mut self) {
-        if let (Some(call), true, Ok(runtime)) =
-            (self.call.take(), self.is_sent, Handle::try_current())
-        {
-            // Not without an end: the client may reconnect first, and then send many of them.
-            runtime.spawn(timeout(MAX_SILENCE, call));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use redis::{RedisFuture, Value, cmd};
-    use tokio::time::{Instant, sleep};
-
-    use super::*;
-
-    const SOON: Duration = Duration::from_millis(20);
-
-    /// A connection to a server that takes its time.
-    #[derive(Clone)]
-    struct Slow;
-
-    impl ConnectionLike for Slow {
-        fn req_packed_command<'a>(&'a mut self, _: &'a Cmd) -> RedisFuture<'a, Value> {
-            Box::pin(async {
-                sleep(2 * SOON).await;
-                Ok(Value::Okay)
-            })
-        }
-
-        fn req_packed_commands<'a>(
-            &'a mut self,
-            _: &'a Pipeline,
-            _: usize,
-            _: usize,
-        ) -> RedisFuture<'a, Vec<Value>> {
-            unreachable!("one command is sent")
-        }
-
-        fn get_db(&self) -> i64 {
-            0
-        }
-    }
-
-    /// Otherwise the next call that a busy process answers late would blame the server.
-    #[tokio::test(start_paused = true)]
-    async fn a_reply_shows_that_the_server_answers_even_if_its_caller_has_left() {
-        let pool = Pool::from_connection(Slow);
-        let sent = pool.send(cmd("GET"), "", Instant::now() + SOON).await;
-        assert!(sent.is_err_and(|failure| failure.may_have_run()));
-        sleep(2 * MAX_SILENCE).await;
-        assert_eq!(pool.facts(0).silent_for, Duration::ZERO);
     }
 }

@@ -44,6 +44,7 @@ mod failure;
 mod fault;
 mod given_connection;
 mod greeting;
+mod hearing;
 mod lock;
 mod on_time;
 mod own_pool;

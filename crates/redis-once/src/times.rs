@@ -29,6 +29,9 @@ pub(super) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 /// - In a cluster, a refund without a reply no longer blocks its hash slot.
 pub const MAX_SILENCE: Duration = Duration::from_millis(300);
 
+/// The step in which the silence over a connection of the application counts.
+pub(super) const SILENCE_STEP: Duration = Duration::from_millis(10);
+
 /// The idle time after which the system probes a connection, so that firewalls do not forget it.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 

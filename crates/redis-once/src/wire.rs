@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use redis::RedisResult;
 use redis::io::tcp::socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -23,9 +22,7 @@ use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use super::dialer::Stream;
-use super::error_reply::is_reply;
 use super::lock::lock;
-use super::times::MAX_SILENCE;
 
 /// The most bytes of the replies to one call. The map of a cluster whose slots alternate between
 /// masters with many replicas has half as many.
@@ -77,7 +74,7 @@ impl Traffic {
     }
 
     /// Records that bytes were written.
-    pub(super) fn record_write(&self) {
+    fn record_write(&self) {
         let now = self.start.elapsed().as_micros() as u64 + 1;
         let _ = self.asked.compare_exchange(0, now, Relaxed, Relaxed);
     }
@@ -87,29 +84,12 @@ impl Traffic {
         self.unanswered.store(0, Relaxed);
     }
 
-    /// Records the outcome of a call over a connection of the application, whose bytes nobody sees.
-    pub(super) fn record_reply<T>(&self, outcome: &RedisResult<T>) {
-        if is_reply(outcome) {
-            self.asked.store(0, Relaxed);
-        }
-    }
-
-    /// Returns the time since bytes were written, if none were read since.
-    fn waited(&self) -> Duration {
-        self.waited_since(self.asked.load(Relaxed))
-    }
-
+    /// Returns the time since bytes were written at `asked`.
     fn waited_since(&self, asked: u64) -> Duration {
         match asked {
             0 => Duration::ZERO,
             asked => self.start.elapsed().saturating_sub(Duration::from_micros(asked - 1)),
         }
-    }
-
-    /// Returns the time for which a connection of the application is silent. Nobody can look into
-    /// its socket, so a short silence does not count: this process may not have read the reply yet.
-    pub(super) fn silent_for(&self) -> Duration {
-        Some(self.waited()).filter(|waited| *waited >= MAX_SILENCE).unwrap_or_default()
     }
 }
 
@@ -349,6 +329,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
     use tokio::time::advance;
 
+    use super::super::times::MAX_SILENCE;
     use super::*;
 
     #[tokio::test(start_paused = true)]
