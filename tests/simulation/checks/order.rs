@@ -71,8 +71,10 @@ impl Seen<'_> {
                 let has_waited = since_begin(*at) <= first.ended;
                 // A process that stood still at a slot lets all go at once that are due by then.
                 let stood_still = !self.frozen(since_begin(*at), first.ended).is_zero();
-                // So do timers of one tick, a millisecond, which wake in any order.
-                let is_one_tick = *at - *earlier < 1_000 || self.tells_no_slot(second);
+                // So do timers of one tick, a millisecond, which wake in any order. Who goes last
+                // then has the slot that is left: one whose reply was slow is due later.
+                let tick = 1_000 + self.lag(second, *earlier);
+                let is_one_tick = *at - *earlier < tick || self.tells_no_slot(second);
                 let is_at_once = second.ended == first.ended && (stood_still || is_one_tick);
                 alike == other
                     && is_behind
@@ -100,6 +102,13 @@ impl Seen<'_> {
         };
         let own = self.account.bookings.iter().filter(may_be_it);
         own.map(|one| since_begin(one.now)).min().unwrap_or(record.asked)
+    }
+
+    /// Returns by how much later than on the store's clock a slot is due in its process, in µs.
+    fn lag(&self, record: &Record, at: i64) -> i64 {
+        let is_its = |one: &&Booking| one.at == at && one.label("api") == self.ask(record).key;
+        let own = self.account.bookings.iter().filter(is_its);
+        own.filter_map(|one| Some(one.read_at? - one.now)).max().unwrap_or_default()
     }
 
     /// Returns the instant since which a process knows that one of its callers waits: it has read
