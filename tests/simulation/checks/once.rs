@@ -179,7 +179,9 @@ impl Seen<'_> {
         for record in self.records {
             let may_be_charged = match record.fate {
                 Fate::Left | Fate::Failed(_) | Fate::Panicked => true,
-                Fate::AdmittedBy(origin) => origin != Origin::Off,
+                // Who waited asked before the switch was off, and again since its key was paused.
+                Fate::AdmittedBy(Origin::Off) => record.ended > record.asked,
+                Fate::AdmittedBy(_) => true,
                 // The layer does not tell who refused.
                 Fate::Refused { by: None, .. } => self.plan.stack.has_fallback,
                 Fate::Refused { by, .. } => by == Some(Origin::Local),
