@@ -1,6 +1,6 @@
 //! The questions to an algorithm about a key, and its answers, as numbers. Times are in µs.
 
-use super::Mark;
+use crate::core::mark::Mark;
 
 /// A charge as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use http::HeaderMap;
 use tower_sluice::Decision;
@@ -101,11 +101,6 @@ impl ReadHeaders for Selection {
             }
         }
     }
-}
-
-/// A place for a cost that no response has stated yet.
-pub(crate) fn unstated() -> AtomicU64 {
-    AtomicU64::new(u64::MAX)
 }
 
 /// Lets the response to a request state its costs, if a row asks for one.

@@ -16,8 +16,10 @@ use super::path::{Allowed, Ambiguous, Reading};
 use super::pattern::Matcher;
 use super::policy_key::Finders;
 use super::read_rows::Exemption;
-use super::response_costs::unstated;
 use super::table_watch::TableWatch;
+
+/// A cost that no response has stated yet.
+const UNSTATED: u64 = u64::MAX;
 
 /// A table of policies.
 pub(crate) struct Table {
@@ -175,7 +177,7 @@ impl Table {
             Selection { table, in_force, in_shadow, keyless, off, global_shadow, stated };
         let awaits = |asked: &AskedPolicy| asked.limited.policy.cost.stated_by().is_some();
         if selection.asked().any(awaits) {
-            selection.stated = selection.asked().map(|_| unstated()).collect();
+            selection.stated = selection.asked().map(|_| AtomicU64::new(UNSTATED)).collect();
         }
         self.watch.selected(self.policies.len(), selection.is_empty());
         Ok(Some(selection))
@@ -198,7 +200,7 @@ impl Selection {
     /// The cost under the policy at this place, if the response has stated it.
     pub(crate) fn stated(&self, place: usize) -> Option<u64> {
         let stated = self.stated.get(place)?.load(Relaxed);
-        Some(stated).filter(|units| *units != u64::MAX)
+        Some(stated).filter(|units| *units != UNSTATED)
     }
 
     /// The longest wait that any of the policies in force allows.

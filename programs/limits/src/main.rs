@@ -22,10 +22,10 @@ use tower_sluice::redis::StoredKey;
 use tower_sluice::{LimiterExt, Pool};
 
 use options::{Change, Command, Connect, Listing, Named, Options, Top, Watch};
-use read::{Clock, Row, TIMEOUT};
+use read::{Clock, Row};
 use rights::Stop;
 use rules::Rules;
-use scan::{Bounds, Found, scan};
+use scan::{Bounds, Found, TIMEOUT, scan};
 use show::Show;
 
 #[tokio::main(flavor = "current_thread")]

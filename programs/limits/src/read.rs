@@ -10,10 +10,7 @@ use tower_sluice::{Error, ErrorKind, Pool};
 
 use crate::rights::Stop;
 use crate::rules::Rules;
-use crate::scan::ask;
-
-/// The longest time of each command.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+use crate::scan::{TIMEOUT, ask};
 
 /// The keys that are read at a time.
 const AT_A_TIME: usize = 64;

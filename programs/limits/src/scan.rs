@@ -7,8 +7,10 @@ use tower_sluice::crates::redis::{FromRedisValue, cmd, from_redis_value};
 use tower_sluice::redis::StoredKey;
 use tower_sluice::{Error, ErrorKind, Pool};
 
-use crate::read::TIMEOUT;
 use crate::rights::Stop;
+
+/// The longest time of each command.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The keys of the server that one step looks at. A step takes well below a millisecond.
 const STEP: usize = 100;
