@@ -265,7 +265,8 @@ mod sealed {
     message = "`{Self}` cannot decide in one call to Redis",
     label = "not a tuple of two to eight `Redis` limiters",
     note = "`AllAtOnce` takes a tuple of two to eight `Redis` limiters, and a closure that returns as many charges",
-    note = "for `Memory` and any other limiters take `AllInTurn::new([one.boxed(), other.boxed()], ..)`"
+    note = "wrappers such as `describe` and `breaker` go around `AllAtOnce`, not around its members",
+    note = "for `Memory` and any other limiters take `AllInTurn`, with an array `[one.boxed(), other.boxed()]`"
 )]
 pub trait Members<const N: usize>: sealed::Sealed {
     /// Returns the members as limiters of one type.
