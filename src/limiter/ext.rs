@@ -16,6 +16,9 @@ use crate::core::settlement::Settlement;
 use crate::core::{Charge, Decision, Error};
 
 /// Wrappers and operations of a limiter: every [`Limiter`] has these methods.
+///
+/// An operation on a key, such as [`reset`](LimiterExt::reset), returns a [`Done`]: the [`Decision`]
+/// of a peek afterwards, in its field `0`.
 pub trait LimiterExt: Limiter + Sized {
     /// Fails decisions that take longer than `timeout`, including the wait for a connection.
     ///
@@ -232,8 +235,9 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Returns the state of a key, and takes nothing.
     ///
-    /// [`remaining`](crate::Decision::remaining) is the number of units that are left. For the wait
-    /// of a cost, use [`estimate`](LimiterExt::estimate).
+    /// [`remaining`](crate::Decision::remaining) is the number of units that are left. The outcome
+    /// is that of a cost of 0, which passes even if none is left. For the outcome and the wait of a
+    /// request, use [`estimate`](LimiterExt::estimate).
     fn peek(&self, charge: impl Into<Charge>) -> Self::Future {
         self.check(&charge.into().peek())
     }
@@ -467,7 +471,10 @@ pub trait LimiterExt: Limiter + Sized {
     /// [`unblock`](LimiterExt::unblock) ends them.
     ///
     /// Requests that already wait keep their slots and run at that time; the key no longer counts
-    /// them. A settlement or a refund of a charge from before the reset does nothing.
+    /// them. A settlement or a refund of a charge from before the reset does nothing. The store
+    /// remembers the reset for ten minutes after the last charge of the key, and for as long as
+    /// units from before could count. A request that runs for longer, and uses more than it was
+    /// charged, takes from the new units.
     ///
     /// When a plan changes, change your table first and reset afterwards: charges between the two
     /// are forgotten.

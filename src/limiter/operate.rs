@@ -59,7 +59,7 @@ impl fmt::Display for AllHeld {
 impl std::error::Error for AllHeld {}
 
 pin_project! {
-    /// The future of an [`Operation`].
+    /// The future of an [`Operation`]: of a [`Done`], or of the [`Decision`] of an estimate.
     #[derive(Debug)]
     #[must_use = "nothing is done until it is awaited"]
     pub struct OperationFuture<F, D = Done> {
