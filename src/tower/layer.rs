@@ -140,6 +140,10 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// - A call that took no units pauses nothing: one that [`FailOpen`](crate::FailOpen) or a shadow
     ///   admitted, or whose handler took its units.
     /// - A gRPC status in trailers does not count.
+    /// - The service must return an `http::Response`. The guide's page on [clients] has the line that
+    ///   makes one of reqwest's response.
+    ///
+    /// [clients]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clients/
     ///
     /// ```
     /// use std::time::Duration;

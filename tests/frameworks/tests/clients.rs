@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use axum::Router;
 use http_body_util::{BodyExt, Empty, combinators::BoxBody};
@@ -54,6 +55,28 @@ async fn reqwest_gets_the_refusal_as_its_error() {
     }
     assert_eq!(calls.load(SeqCst), 2);
     assert_eq!(limiter.peek("global").await.unwrap().remaining(), Some(0));
+}
+
+/// reqwest's response is made one of `http`, so that the layer can read its status.
+#[tokio::test]
+async fn reqwest_obeys_a_server_that_says_stop() {
+    use tower::util::MapResponseLayer;
+
+    let stop = (http::StatusCode::TOO_MANY_REQUESTS, [("retry-after", "3600")]);
+    let app = Router::new().fallback(async move || stop);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async { axum::serve(listener, app).await });
+    let limiter = supplier();
+    let to_http = MapResponseLayer::new(http::Response::<reqwest::Body>::from);
+    let mut client = RateLimitLayer::new(limiter.clone(), Global)
+        .obey_upstream(Duration::from_secs(3_600))
+        .respond(Raise)
+        .layer(to_http.layer(reqwest::Client::new()));
+    let url = format!("http://{address}/").parse().unwrap();
+    let request = reqwest::Request::new(reqwest::Method::GET, url);
+    assert_eq!(client.ready().await.unwrap().call(request).await.unwrap().status(), 429);
+    assert!(limiter.peek("global").await.unwrap().paused_for().is_some());
 }
 
 #[tokio::test]
