@@ -56,7 +56,8 @@ const PAUSE: i64 = 1_000_000;
 /// over.
 ///
 /// The units of a process that dies are held for `max_hold` at least, and for 1.25 times that time
-/// at most.
+/// at most. If the answer of another hold's renewal got lost meanwhile, they may count as long as
+/// that renewal.
 ///
 /// If a failover loses the write of a renewal, a request may outlast its units, and runs uncounted:
 /// [`Hold::is_held`](crate::limiter::Hold::is_held) tells.
