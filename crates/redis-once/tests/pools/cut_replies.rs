@@ -81,7 +81,7 @@ async fn a_reply_that_is_cut_is_infrastructure() {
     cluster.until_healthy().await;
     for way in [Way::Server, Way::Cluster, Way::Sentinel, Way::Connection, Way::Manager, Way::Bb8] {
         let proxy = if way == Way::Cluster { &proxies.1 } else { &proxies.0 };
-        let mut errors = Vec::new();
+        let (mut errors, mut begun) = (Vec::new(), Instant::now());
         loop {
             proxy.set(Fault::None);
             let counter = over(way.pool(proxy).await).within(LONG);
@@ -90,9 +90,13 @@ async fn a_reply_that_is_cut_is_infrastructure() {
             match counter.add().await {
                 Ok(_) => break,
                 // A busy machine.
-                Err(error) if error.kind() == ErrorKind::Saturation => {}
+                Err(error) if error.kind() == ErrorKind::Saturation => {
+                    assert!(begun.elapsed() < LONG, "{way:?}: {error:?}");
+                    continue;
+                }
                 Err(error) => errors.push(error),
             }
+            begun = Instant::now();
             assert!(errors.len() < ENDLESS, "{way:?}: never answered");
         }
         all_are_infrastructure(&format!("{way:?}"), &errors);
@@ -109,11 +113,13 @@ async fn greeted(way: Way, port: u16, bytes: usize) -> Option<Error> {
         Way::Sentinel => servers::sentinel::url(&[proxy.port()]),
         _ => proxy.url(),
     };
-    let counter = over(one_connection(&url));
+    let (counter, begun) = (over(one_connection(&url)), Instant::now());
     loop {
         match counter.add().await.err() {
             // An attempt to connect that has just begun.
-            Some(error) if error.kind() == ErrorKind::Saturation => {}
+            Some(error) if error.kind() == ErrorKind::Saturation => {
+                assert!(begun.elapsed() < LONG, "{way:?}: {error:?}");
+            }
             error => return error,
         }
     }
