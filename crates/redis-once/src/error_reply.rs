@@ -1,4 +1,6 @@
-//! The errors of Redis: their kinds, and texts without the arguments of the call.
+//! The errors of a call: their kinds, and texts without the arguments. [`from_redis_error`] also
+//! finds the kind of a connection that was refused, closed or reset. `fault.rs` finds that of an
+//! answer which is missing.
 //!
 //! Servers have several texts for the same error. Redis 6.2 writes the location in the script
 //! before an error, sometimes with another sentence before it. Redis 7 and Valkey write the

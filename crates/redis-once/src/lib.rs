@@ -21,10 +21,10 @@
 // - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that the
 //   application made.
 // - `error.rs`: the error type. `failure.rs`: the failure of a command, which says if it ran.
-//   `error_reply.rs` finds the kind of an error reply. `fault.rs` decides if the server or this
-//   process caused a missing answer; `on_time.rs` checks if this process is on time. `closings.rs`
-//   recognizes a server that closes in place of an answer. `times.rs` has every duration, with its
-//   reason.
+//   `error_reply.rs` finds the kind of an error reply, and of a connection that was lost. `fault.rs`
+//   decides if the server or this process caused a missing answer; `on_time.rs` checks if this
+//   process is on time. `closings.rs` recognizes a server that closes in place of an answer.
+//   `times.rs` has every duration, with its reason.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

@@ -171,6 +171,16 @@ fn long_replies_are_cut() {
     assert!(error.to_string().len() < 300);
 }
 
+// A request cannot cause it, and load cannot either.
+#[test]
+fn a_connection_that_is_closed_or_reset_is_infrastructure() {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    for kind in [BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof] {
+        let error = from_failed_call(io::Error::from(kind).into(), []);
+        assert_eq!(error.kind(), ErrorKind::Infrastructure, "{kind}");
+    }
+}
+
 /// The client reports cut replies and malformed replies as the same parse error.
 #[test]
 fn only_the_end_of_a_connection_within_a_reply_is_infrastructure() {
