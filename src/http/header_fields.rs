@@ -143,7 +143,8 @@ fn numbers(at: Standing, reset: u64) -> [Option<HeaderValue>; 3] {
     [at.limit, at.remaining, reset].map(number)
 }
 
-/// The policy that a layer of this crate shows in the fields of a style with one value.
+/// The policy that a layer of this crate shows in the fields of a style with one value. Styles with
+/// the same names of fields have one number `STYLE`.
 #[derive(Clone)]
 struct Shown<const STYLE: u8>(PolicyReport<'static>);
 

@@ -273,6 +273,29 @@ fn each_word_that_people_type_leads_to_a_heading_that_has_it() {
 
 /// A block of Rust that is marked as text is not compiled.
 #[test]
+fn each_list_of_header_styles_is_whole() {
+    let code = read("src/http/headers.rs");
+    let names = code.split_once("const NAMES").expect("names").1;
+    let names = names.split("];").next().unwrap_or_default().lines().filter_map(|line| {
+        line.trim().strip_prefix("(\"")?.strip_suffix("),")?.split_once("\", HeaderStyle::")
+    });
+    for (name, variant) in names {
+        for (path, word) in [
+            ("src/http/headers.rs", format!("`{name}`")),
+            ("docs/guide/what-callers-see.md", format!("{variant}`")),
+            ("programs/gateway/README.md", format!("`{name}`")),
+            ("programs/gateway/src/settings.rs", name.to_owned()),
+            ("programs/gateway/tests/limits.rs", format!("\"{name}\"")),
+            ("tests/layer/headers.rs", format!("HeaderStyle::{variant},")),
+            ("tests/layer/headers/cost.rs", format!("(HeaderStyle::{variant},")),
+        ] {
+            let needs_it = variant != "None" || !path.starts_with("tests/layer");
+            assert!(!needs_it || read(path).contains(&word), "{path}: {word}");
+        }
+    }
+}
+
+#[test]
 fn no_block_of_rust_passes_for_text() {
     for page in pages() {
         let text = read(format!("docs/guide/{page}"));
