@@ -98,6 +98,11 @@ impl Plans {
         Self { found_by: Some(found_by), quotas }
     }
 
+    /// Returns the quota of this plan.
+    pub(crate) fn quota(&self, plan: &str) -> Option<Quota> {
+        self.quotas.get(plan).map(|plan| plan.quota)
+    }
+
     /// Returns the charge with the quota of the request's plan. A request with another plan, or
     /// with none, keeps the quota of the row.
     pub(crate) fn charge(&self, charge: Charge, head: &Head<'_>, finders: &Finders) -> Charge {

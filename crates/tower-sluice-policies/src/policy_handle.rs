@@ -18,7 +18,8 @@ use super::read_rows::Exemption;
 /// [`policy`](Self::policy) returns the row that was in force when the handle was made.
 ///
 /// Write a key as a client sends it: an API key itself, an address, a host, or `global`. Its parts
-/// are those of the row's `key`, in order.
+/// are those of the row's `key`, in order. If the row has plans, name that of the key by
+/// [`of_plan`](Self::of_plan).
 ///
 /// ```
 /// use tower_sluice_policies::{Policies, Row, Rows};
@@ -41,6 +42,7 @@ use super::read_rows::Exemption;
 pub struct PolicyHandle {
     policies: Policies,
     limited: Arc<LimitedPolicy>,
+    plan: Option<Arc<str>>,
 }
 
 impl Policies {
@@ -48,7 +50,7 @@ impl Policies {
     /// policies: [`exemptions`](Policies::exemptions) has them.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicyHandle> {
-        let handle = |limited| PolicyHandle { policies: self.clone(), limited };
+        let handle = |limited| PolicyHandle { policies: self.clone(), limited, plan: None };
         self.table().policies.iter().cloned().map(handle).collect()
     }
 
@@ -62,11 +64,44 @@ impl Policies {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<PolicyHandle> {
         let limited = self.table().get(name).cloned()?;
-        Some(PolicyHandle { policies: self.clone(), limited })
+        Some(PolicyHandle { policies: self.clone(), limited, plan: None })
     }
 }
 
 impl PolicyHandle {
+    /// Sets the plan of the keys, one of the row's `quotas`: they are shown, penalized and granted
+    /// units by its quota. Default: no plan, and the quota of the row.
+    ///
+    /// A plan that the row does not have has the quota of the row, as for requests.
+    ///
+    /// ```
+    /// use tower_sluice_policies::{Policies, Rows};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build()?.block_on(async {
+    /// let rows: Rows = toml::from_str(
+    ///     r#"
+    ///     [[policy]]
+    ///     name = "api"
+    ///     limit = 10
+    ///     period = "1h"
+    ///     key = "header:x-user"
+    ///     plan = "header:x-plan"
+    ///     quotas = { gold = 1000 }
+    ///     "#,
+    /// )?;
+    /// let policies = Policies::builder().build(&rows)?;
+    /// let gold = policies.get("api").expect("a policy").of_plan("gold");
+    /// assert_eq!(gold.penalize(&["alice"], 5).await?.remaining(), Some(995));
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn of_plan(mut self, plan: impl Into<Arc<str>>) -> Self {
+        self.plan = Some(plan.into());
+        self
+    }
+
     /// Returns the policy as its row stated it when the handle was made by
     /// [`Policies::get`](super::Policies::get).
     #[must_use]
@@ -188,7 +223,8 @@ impl PolicyHandle {
     ) -> Result<Done, Error> {
         let (limited, charge) = self.charged(parts)?;
         let in_share = match &limited.share {
-            Some(share) => operate(&share.boxed, charge.clone()).await.map(drop),
+            // It has one quota for all plans.
+            Some(share) => operate(&share.boxed, Charge::new(charge.key())).await.map(drop),
             None => Ok(()),
         };
         let decision = operate(&limited.limiter.boxed, charge).await?;
@@ -202,6 +238,8 @@ impl PolicyHandle {
         let key = limited.policy.key.of_texts(parts, &table.allowed, self.policies.finders());
         let none = || Error::new(ErrorKind::Request, "the parts are not a key of this policy");
         let charge = limited.charge(key.ok_or_else(none)?);
+        let quota = self.plan.as_ref().and_then(|plan| limited.policy.plans.quota(plan));
+        let charge = quota.into_iter().fold(charge, Charge::quota);
         Ok((limited, charge))
     }
 }

@@ -106,6 +106,32 @@ async fn every_algorithm_has_quotas_by_plan() {
     }
 }
 
+/// 5 units of a plan are not 5 units of the row: of a bucket of 2, they are more than all.
+#[tokio::test]
+async fn an_operator_counts_by_the_plan_of_a_key() {
+    let (_server, pool): (Server, Pool) = Server::pooled();
+    for row in [ROW, WINDOW] {
+        let table = rows(row);
+        for policies in [builder().build(&table), builder().redis(pool.clone()).build(&table)] {
+            let policies = policies.unwrap();
+            assert_eq!(admitted(&policies, &by("a", "gold")).await, 5);
+            let gold = policies.get("p").unwrap().of_plan("gold");
+            assert_eq!(gold.peek(&["a"]).await.unwrap().remaining(), Some(0));
+            assert_eq!(gold.grant(&["a"], 3).await.unwrap().remaining(), Some(3));
+            assert_eq!(gold.penalize(&["a"], 1).await.unwrap().remaining(), Some(2));
+            assert_eq!(admitted(&policies, &by("a", "gold")).await, 2);
+            assert_eq!(gold.reset(&["a"]).await.unwrap().remaining(), Some(5));
+            let unknown = policies.get("p").unwrap().of_plan("platinum");
+            assert_eq!(unknown.peek(&["a"]).await.unwrap().remaining(), Some(2));
+            // The quota is that of the table in force.
+            policies.load(&rows(&row.replace("gold = 5", "gold = 7"))).unwrap();
+            assert_eq!(gold.peek(&["a"]).await.unwrap().remaining(), Some(7));
+            policies.load(&table).unwrap();
+            gold.reset(&["a"]).await.unwrap();
+        }
+    }
+}
+
 /// The begin of an hour, in µs.
 const T0: u64 = 1_767_225_600_000_000;
 
