@@ -202,10 +202,12 @@ impl Gate {
     pub(crate) async fn key(
         &self,
         policy: &str,
+        plan: Option<String>,
         parts: &[String],
         action: KeyAction,
     ) -> Result<Value, AdminError> {
         let policy = self.get(policy)?;
+        let policy = plan.into_iter().fold(policy, PolicyHandle::of_plan);
         let answer = match action {
             KeyAction::Show => policy.peek(parts).await,
             KeyAction::Reset => policy.reset(parts).await.map(|done| done.0),

@@ -130,6 +130,19 @@ fn a_key_is_reset_and_penalized() {
 }
 
 #[test]
+fn a_key_with_a_plan_is_penalized_by_the_units_of_its_plan() {
+    let gateway = Gateway::with_policies(
+        "[[policy]]\nname = 'api'\nlimit = 10\nperiod = '1h'\nkey = 'header:x-user'\n\
+         plan = 'header:x-plan'\nquotas = { gold = 1000 }\n",
+    );
+    let gold = "/keys/api/alice?plan=gold";
+    assert_eq!(remaining(&gateway.admin("GET", gold, "")), 1000);
+    let penalty = "/keys/api/alice/penalize?units=5&plan=gold";
+    assert!(gateway.admin("POST", penalty, "").status < 300);
+    assert_eq!(remaining(&gateway.admin("GET", gold, "")), 995);
+}
+
+#[test]
 fn a_key_is_named_as_a_client_sends_it() {
     let gateway = Gateway::with_policies(API);
     gateway.get_as("a b/c%d", "/api/x");

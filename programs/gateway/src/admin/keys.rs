@@ -1,7 +1,7 @@
 //! One key: how it stands, its reset, penalties, and the end of a ban.
 //!
 //! `/keys/{policy}/{key}`, where a key of several parts has as many segments, each percent-encoded
-//! as a client sent it.
+//! as a client sent it. `?plan=gold` names the plan of the key, if the row has plans.
 
 use std::net::SocketAddr;
 
@@ -28,8 +28,8 @@ pub(super) async fn answer(
         }
         Err(why) => return AdminError::Invalid(why).into_response(),
     };
-    let KeyRequest { policy, parts, action } = asked;
-    match admin.gate.key(&policy, &parts, action).await {
+    let KeyRequest { policy, plan, parts, action } = asked;
+    match admin.gate.key(&policy, plan, &parts, action).await {
         Ok(stands) => {
             // Without the key, which may be a secret.
             match action {
@@ -50,6 +50,7 @@ pub(super) async fn answer(
 #[derive(Debug, PartialEq, Eq)]
 struct KeyRequest {
     policy: String,
+    plan: Option<String>,
     parts: Vec<String>,
     action: KeyAction,
 }
@@ -59,8 +60,9 @@ fn asked(method: &Method, uri: &Uri) -> Result<Option<KeyRequest>, String> {
     let path = uri.path().strip_prefix("/keys/").unwrap_or_default();
     let decode = |segment: &str| {
         let text = percent_decode_str(segment).decode_utf8();
-        text.map(String::from).map_err(|_| "a segment of the path is no UTF-8".to_owned())
+        text.map(String::from).map_err(|_| "the path or the plan is no UTF-8".to_owned())
     };
+    let plan = parameter(uri.query(), "plan=").map(decode).transpose()?;
     let mut segments = path.split('/').map(decode).collect::<Result<Vec<_>, _>>()?;
     let action = match *method {
         Method::GET | Method::HEAD => KeyAction::Show,
@@ -79,14 +81,17 @@ fn asked(method: &Method, uri: &Uri) -> Result<Option<KeyRequest>, String> {
         return Err("the path names a policy and a key: /keys/{policy}/{key}".to_owned());
     }
     let policy = segments.remove(0);
-    Ok(Some(KeyRequest { policy, parts: segments, action }))
+    Ok(Some(KeyRequest { policy, plan, parts: segments, action }))
+}
+
+/// The value of the last parameter that begins so.
+fn parameter<'a>(query: Option<&'a str>, begin: &str) -> Option<&'a str> {
+    query?.split('&').filter_map(|pair| pair.strip_prefix(begin)).next_back()
 }
 
 /// The units of a penalty: a whole number, at least 1.
 fn units(query: Option<&str>) -> Result<u64, String> {
-    let units = query.into_iter().flat_map(|query| query.split('&'));
-    let units = units.filter_map(|pair| pair.strip_prefix("units=")).next_back();
-    let units = units.ok_or("the query must state units, as in ?units=5")?;
+    let units = parameter(query, "units=").ok_or("the query must state units, as in ?units=5")?;
     let is_number = units.bytes().all(|byte| byte.is_ascii_digit());
     match units.parse::<u64>() {
         Ok(units) if is_number && units > 0 => Ok(units),
@@ -115,6 +120,12 @@ mod tests {
     fn a_penalty_states_its_units() {
         let asked = read(Method::POST, "/keys/api/alice/penalize?units=5").unwrap().unwrap();
         assert_eq!((asked.parts, asked.action), (vec!["alice".to_owned()], KeyAction::Penalize(5)));
+        let uri = "/keys/api/alice/penalize?plan=very%20gold&units=5";
+        let asked = read(Method::POST, uri).unwrap().unwrap();
+        assert_eq!(
+            (asked.plan.as_deref(), asked.action),
+            (Some("very gold"), KeyAction::Penalize(5))
+        );
         for wrong in [
             "/keys/api/alice/penalize",
             "/keys/api/alice/penalize?units=",
