@@ -17,13 +17,17 @@ use super::times::{
 /// The attempts to reach a server: the pauses between them, and the last error.
 ///
 /// Without failures, an attempt may begin at once. After one, there are at most ten attempts a
-/// second for all connections together. A third of each pause is random, so that many processes do
+/// second for all connections together, besides those of runtimes without a connection, of which
+/// one follows each success. A third of each pause is random, so that many processes do
 /// not connect at the same moment.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
     /// True if a connection was found to be unusable: then a successful attempt proves nothing.
     was_unusable: bool,
+    /// True if the last event was a success. It proves enough for a runtime without a connection,
+    /// whose calls fail during a pause.
+    has_just_succeeded: bool,
     failed: Option<Instant>,
     next: Option<Instant>,
     /// The error of the last attempt, or of the last connection that became unusable. `None` after
@@ -40,14 +44,20 @@ impl Backoff {
         self.next.filter(|next| *next > now)
     }
 
+    /// Returns the same for a runtime without a connection: it may follow a success at once.
+    pub(super) fn retry_at_without_connection(&self, now: Instant) -> Option<Instant> {
+        self.retry_at(now).filter(|_| !self.has_just_succeeded)
+    }
+
     /// Records that an attempt begins.
     pub(super) fn record_attempt(&mut self, now: Instant) {
+        self.has_just_succeeded = false;
         self.next = self.in_trouble(now).then(|| now + self.pause());
     }
 
     /// Records the end of an attempt that began at `begun`. `None`: its runtime ended.
     pub(super) fn record_end(&mut self, begun: Instant, outcome: Option<Result<(), Error>>) {
-        let now = Instant::now();
+        let (now, is_success) = (Instant::now(), matches!(outcome, Some(Ok(()))));
         match outcome {
             Some(Ok(())) => {
                 self.last_error = None;
@@ -67,6 +77,7 @@ impl Backoff {
             }
             None => self.hold_until(now + INTERRUPTED_PAUSE),
         }
+        self.has_just_succeeded = is_success;
         self.last_took = now.saturating_duration_since(begun);
     }
 
@@ -79,7 +90,7 @@ impl Backoff {
     pub(super) fn record_unusable(&mut self, at: Instant, error: Error) {
         self.last_error = Some(Failed { error, at: Some(at) });
         self.record_failure(at);
-        self.was_unusable = true;
+        (self.was_unusable, self.has_just_succeeded) = (true, false);
     }
 
     /// Records the failure of an attempt that began at `begun`. The pause counts from there, since

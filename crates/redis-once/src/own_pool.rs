@@ -397,10 +397,15 @@ impl RuntimeConnections {
     fn begin_attempts(&mut self, now: Instant, backoff: &mut Backoff) -> (Vec<usize>, Instant) {
         let mut started = Vec::new();
         let mut retry_at = now + MAX_CONNECTION_WAIT;
+        let has_none = self.entries.iter().all(|entry| entry.connection.is_none());
         for (number, entry) in
             self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.may_attempt())
         {
-            if let Some(later) = entry.retry_at(now).max(backoff.retry_at(now)) {
+            let pause = match has_none {
+                true => backoff.retry_at_without_connection(now),
+                false => backoff.retry_at(now),
+            };
+            if let Some(later) = entry.retry_at(now).max(pause) {
                 retry_at = retry_at.min(later);
                 continue;
             }

@@ -239,6 +239,25 @@ async fn an_attempt_that_hangs_gets_another_beside_it() {
     assert!(entry.is_empty());
 }
 
+/// After a hang, all other runtimes would pause in turn, and their calls would fail meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_runtime_without_a_connection_follows_one_that_has_connected() {
+    let (mut runtimes, mut backoff) = (Vec::new(), Backoff::default());
+    let all = RuntimeConnections::of(&mut runtimes, Handle::current().id(), 3);
+    let now = Instant::now();
+    backoff.record_unusable(now, Error::new(ErrorKind::Infrastructure, "it was silent"));
+    assert!(all.begin_attempts(now, &mut backoff).0.is_empty());
+    // Another one has connected. One attempt follows each success.
+    for follows in [0, 1] {
+        backoff.record_end(now, Some(Ok(())));
+        assert_eq!(all.begin_attempts(now, &mut backoff).0, [follows]);
+        assert!(all.begin_attempts(now, &mut backoff).0.is_empty());
+    }
+    backoff.record_end(now, Some(Ok(())));
+    backoff.record_end(now, Some(Err(Error::new(ErrorKind::Infrastructure, "away"))));
+    assert!(all.begin_attempts(now, &mut backoff).0.is_empty());
+}
+
 /// In a network that loses everything there are few attempts, for every connect timeout.
 #[tokio::test(start_paused = true)]
 async fn few_attempts_are_under_way_at_once() {
