@@ -160,7 +160,8 @@ impl Charge {
     /// [peek](Charge::peek) is admitted if so many units are left.
     ///
     /// [`remaining`](crate::Decision::remaining) is what is left of the limit. Header fields have
-    /// the units that this caller may still take.
+    /// the units that this caller may still take. A batch with such a charge runs the complete
+    /// script, which is longer.
     ///
     /// # With a `max_wait`
     ///

@@ -17,8 +17,12 @@ use crate::core::{Charge, Decision, Error};
 
 /// Wrappers and operations of a limiter: every [`Limiter`] has these methods.
 ///
-/// An operation on a key, such as [`reset`](LimiterExt::reset), returns a [`Done`]: the [`Decision`]
-/// of a peek afterwards, in its field `0`.
+/// An operation on a key, such as [`reset`](LimiterExt::reset), returns a [`Done`]: its field `0` is
+/// the [`Decision`] of a peek afterwards.
+///
+/// For a key with a [quota of its own](Charge::quota), state that quota here, too. Otherwise
+/// [`peek`](LimiterExt::peek), [`penalize`](LimiterExt::penalize) and [`grant`](LimiterExt::grant)
+/// count by the limiter's quota: under 10 an hour, a penalty of 5 takes half of every bucket.
 pub trait LimiterExt: Limiter + Sized {
     /// Fails decisions that take longer than `timeout`, including the wait for a connection.
     ///
