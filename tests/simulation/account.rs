@@ -482,10 +482,8 @@ impl Account {
                 if one.taken < 0 {
                     // Of two with one mark, as where charges were lost, it may be the other's.
                     one.taken += back;
-                    let has_it = |other: &Booking| {
-                        other.taken >= back && other.is_alike(&self.bookings[index])
-                    };
-                    let Some(twin) = self.bookings.iter().position(has_it) else {
+                    let mut alike = self.all_alike(index).into_iter();
+                    let Some(twin) = alike.find(|other| self.bookings[*other].taken >= back) else {
                         return Err(format!("once: {charge:?}: given back twice"));
                     };
                     self.bookings[twin].taken -= back;

@@ -101,6 +101,22 @@ impl Booking {
 }
 
 impl Account {
+    /// The bookings that settlements cannot tell from this one, and from one another: a server that
+    /// lost renewals gives two holds one mark, and later one of them has that of a third.
+    pub(super) fn all_alike(&self, index: usize) -> Vec<usize> {
+        let mut alike = vec![index];
+        let mut next = 0;
+        while let Some(one) = alike.get(next).map(|index| &self.bookings[*index]) {
+            let others = 0..self.bookings.len();
+            let is_new =
+                |other: &usize| !alike.contains(other) && self.bookings[*other].is_alike(one);
+            let new: Vec<_> = others.filter(is_new).collect();
+            alike.extend(new);
+            next += 1;
+        }
+        alike
+    }
+
     /// True if another admission has the same mark, as where a server lost charges: then a
     /// settlement may be of either.
     pub fn has_twin(&self, booking: &Booking) -> bool {

@@ -156,14 +156,14 @@ impl Seen<'_> {
             && self.is_disturbed(record.asked, record.ended)
     }
 
-    /// True if a refusal may be that of a queue: its caller waited to the end behind another one of
-    /// its process, or may not wait for as long as the shortest pause.
+    /// True if a refusal may be that of a queue: its caller waited behind another one of its process
+    /// until it could not wait for as long as the shortest pause any more.
     pub(super) fn may_have_queued(&self, record: &Record) -> bool {
         // Each table has a longest wait of its own.
         let tables = self.plan.tables.iter().map(|(_, table)| table.max_wait);
         let waits = tables.filter(|wait| !wait.is_zero());
         let max_wait = waits.min().unwrap_or(self.ask(record).max_wait);
-        let waited = record.ended >= record.asked + max_wait || max_wait < SHORTEST_PAUSE;
+        let waited = record.ended + SHORTEST_PAUSE > record.asked + max_wait;
         // Whom a fallback answered in between stands behind those who came meanwhile.
         waited && (self.is_behind(record) || self.may_have_asked_on(record))
     }
@@ -207,9 +207,11 @@ impl Seen<'_> {
             let has_queued = second.ended > second.asked + 2 * TIMEOUT;
             let decided = since_begin(second.decided_at?);
             let is_overtaken = |first: &&&Record| {
+                // Another limit may have let it wait after that: it left the queue before.
+                let left = first.decided_at.map_or(first.ended, since_begin);
                 terms(self.ask(first)) == terms(self.ask(second))
                     && first.asked + 2 * TIMEOUT < second.asked
-                    && decided + TIMEOUT < first.ended
+                    && decided + TIMEOUT < left
                     && decided > second.asked + 2 * TIMEOUT
             };
             let first = all.iter().find(is_overtaken).filter(|_| has_queued)?;
