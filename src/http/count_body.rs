@@ -49,7 +49,9 @@ impl<B, F> CountedBody<B, F> {
     }
 
     pub(super) fn shared(body: B, count: Arc<F>, unsettled: Option<Unsettled>) -> Self {
-        let bill = unsettled.map(|unsettled| SettleGuard::new(Some(unsettled)));
+        let mut bill = unsettled.map(|unsettled| SettleGuard::new(Some(unsettled)));
+        // A body without frames costs nothing.
+        bill.iter_mut().for_each(|bill| bill.add(0));
         Self { body, count, bill }
     }
 

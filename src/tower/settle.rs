@@ -235,6 +235,9 @@ pub struct Unsettled {
 /// Counts what a request uses, and settles it when it is dropped: when the handler or the stream
 /// that owns it has ended or failed, or when its caller has hung up.
 ///
+/// If nothing was added until then, the charge stays as it is: a caller that hangs up before its
+/// cost is known pays the estimate. `add(0)` says that nothing was used.
+///
 /// ```
 /// use axum::Extension;
 /// use tower_sluice::respond::{SettleGuard, SettleHandle};
@@ -252,38 +255,43 @@ pub struct Unsettled {
 /// ```
 #[must_use = "it settles when it is dropped"]
 pub struct SettleGuard {
-    used: u64,
+    /// `None`: nothing was added.
+    used: Option<u64>,
     /// Held units are renewed.
     unsettled: Option<Hold>,
 }
 
 impl SettleGuard {
-    /// A guard of these units, with no units used. `None`: it settles nothing, since the request
-    /// took nothing.
+    /// A guard of these units, to which nothing was added. `None`: it settles nothing, since the
+    /// request took nothing.
     pub fn new(unsettled: Option<Unsettled>) -> Self {
-        Self { used: 0, unsettled: unsettled.map(Unsettled::hold) }
+        Self { used: None, unsettled: unsettled.map(Unsettled::hold) }
     }
 
     /// Adds units that were used.
     pub const fn add(&mut self, units: u64) {
-        self.used = self.used.saturating_add(units);
+        self.used = Some(self.used().saturating_add(units));
     }
 
     pub(crate) fn add_cost(&mut self) {
         self.add(self.unsettled.as_ref().map_or(0, Hold::cost));
     }
 
-    /// The units that were used until now.
+    /// The units that were added until now.
     #[must_use]
     pub const fn used(&self) -> u64 {
-        self.used
+        match self.used {
+            Some(used) => used,
+            None => 0,
+        }
     }
 }
 
 impl Drop for SettleGuard {
     fn drop(&mut self) {
         if let Some(unsettled) = self.unsettled.take() {
-            drop(unsettled.settle(self.used));
+            let used = self.used.unwrap_or(unsettled.cost());
+            drop(unsettled.settle(used));
         }
     }
 }

@@ -28,7 +28,9 @@ use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tower_sluice::key::{ByHead, Head};
-use tower_sluice::respond::{CountedBody, InHandler, SettleHandle, Unsettled, count_bytes};
+use tower_sluice::respond::{
+    CountedBody, InHandler, SettleGuard, SettleHandle, Unsettled, count_bytes,
+};
 use tower_sluice::{Exempt, HttpResponder};
 
 /// The most that a request may use, of 10,000 an hour.
@@ -163,6 +165,8 @@ enum Handler {
     Settles,
     SettlesLater,
     Drops,
+    /// It ends a guard to which it added these units.
+    Guards(Option<u64>),
 }
 
 /// A service that settles 120 units, or leaves that to the layer. A task settles at a sign.
@@ -191,6 +195,10 @@ async fn handled(
                     tasks.send(tokio::spawn(settles)).expect("a test");
                 }
                 Handler::Drops => drop(handle.take()),
+                Handler::Guards(units) => {
+                    let mut guard = SettleGuard::new(handle.take());
+                    units.into_iter().for_each(|units| guard.add(units));
+                }
             }
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
         }
@@ -216,6 +224,10 @@ async fn a_handler_settles_in_place_of_the_layer() {
         assert_eq!(used(&handled(Handler::LeavesIt, counts).await.0).await, 5);
         assert_eq!(used(&handled(Handler::Settles, counts).await.0).await, 120);
         assert_eq!(used(&handled(Handler::Drops, counts).await.0).await, MOST);
+        // A caller that leaves before its cost is known pays the estimate.
+        for (units, paid) in [(None, MOST), (Some(0), 0), (Some(120), 120)] {
+            assert_eq!(used(&handled(Handler::Guards(units), counts).await.0).await, paid);
+        }
         let (limiter, task) = handled(Handler::SettlesLater, counts).await;
         assert_eq!(task.expect("a task").await.unwrap(), MOST - 120);
         assert_eq!(used(&limiter).await, 120);
