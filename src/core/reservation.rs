@@ -109,9 +109,14 @@ impl Reservation {
     }
 
     #[inline]
-    pub(crate) fn of_reserved(owner: Owner, cost: u64, reserved: ReservedUnits) -> Self {
+    pub(crate) fn of_reserved(
+        owner: Owner,
+        cost: u64,
+        reserved: ReservedUnits,
+        is_held: bool,
+    ) -> Self {
         let payload = Payload::Reserved(reserved);
-        Self { owner: OwnerAndHold::new(owner, false), cost, charged: None, payload }
+        Self { owner: OwnerAndHold::new(owner, is_held), cost, charged: None, payload }
     }
 
     pub(crate) fn into_reserved(self) -> Result<ReservedUnits, Self> {

@@ -63,12 +63,9 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Ok(Self { owner, names, policies, algorithm, quota, own_rule, lines })
     }
 
-    /// Reads a charge as numbers, and the rule that it follows.
+    /// Reads a charge as numbers.
     #[inline]
-    pub(crate) fn read<'a>(
-        &self,
-        charge: &'a Charge,
-    ) -> Result<(Cow<'_, A::Rule>, Check<'a>), Error> {
+    pub(crate) fn read<'a>(&self, charge: &'a Charge) -> Result<Check<'a>, Error> {
         check_range(charge)?;
         let keep_free = charge.keep_free.as_slice();
         if keep_free.len() > 1 && keep_free.len() != self.quota.as_slice().len() {
@@ -76,8 +73,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             return Err(Error::new(ErrorKind::Configuration, why));
         }
         let max_wait = micros(charge.longest_wait().unwrap_or_default());
-        let check = Check::new(charge.units().cast_signed(), max_wait).keeping(keep_free);
-        Ok((self.rule(charge.own_quota())?, check))
+        Ok(Check::new(charge.units().cast_signed(), max_wait).keeping(keep_free))
     }
 
     pub(crate) fn check_grant(&self, rule: &A::Rule) -> Result<(), Error> {
@@ -347,7 +343,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
     #[inline]
     fn reservation(&self, cost: u64, reserved: ReservedUnits) -> Reservation {
-        Reservation::of_reserved(self.owner, cost, reserved).with_held(self.holds())
+        Reservation::of_reserved(self.owner, cost, reserved, self.holds())
     }
 
     /// Returns it with the same name and owner, and another algorithm.

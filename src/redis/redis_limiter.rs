@@ -308,7 +308,8 @@ impl<A: InLua> Inner<A> {
     }
 
     fn request(&self, key: String, operation: Option<Operation>, charge: &Charge) -> Asked {
-        let (rule, check) = self.named.read(charge)?;
+        let check = self.named.read(charge)?;
+        let rule = self.named.rule(charge.own_quota())?;
         if operation == Some(Operation::Grant) {
             self.named.check_grant(&rule)?;
         }

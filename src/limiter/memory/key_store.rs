@@ -80,7 +80,8 @@ impl<A: Algorithm> Store<A> {
     /// Decides, and takes the key and the quota out of the charge.
     #[inline]
     pub(super) fn decide(self: &Arc<Self>, charge: &mut Charge) -> Result<Decision, Error> {
-        let (rule, check) = self.named.read(charge)?;
+        let check = self.named.read(charge)?;
+        let rule = self.named.rule(charge.own_quota())?;
         let cost = check.cost;
         let name = digest::short(charge.key());
         let store = || Arc::clone(self) as Arc<dyn SettleUnits>;
@@ -124,7 +125,8 @@ impl<A: Algorithm> Store<A> {
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
-        let (rule, asked) = self.named.read(charge)?;
+        let asked = self.named.read(charge)?;
+        let rule = self.named.rule(charge.own_quota())?;
         if operation == Operation::Grant {
             self.named.check_grant(&rule)?;
         }

@@ -57,7 +57,8 @@ impl OneLock {
     pub(super) fn decide(&self, charges: &[&Charge]) -> Result<Decision, Error> {
         charges.iter().try_for_each(|charge| check_key(charge.key()))?;
         let whole = of_each(charges, &self.named.quota)?;
-        let (rule, check) = self.named.read(&whole)?;
+        let check = self.named.read(&whole)?;
+        let rule = self.named.rule(whole.own_quota())?;
         let names: Vec<Cow<'_, str>> =
             charges.iter().map(|charge| digest::short(charge.key())).collect();
         let store = || Arc::new(self.clone()) as Arc<dyn SettleUnits>;
