@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tower_sluice::algorithm::Algorithm;
 use tower_sluice::{Charge, Limiter, Memory};
@@ -32,18 +32,27 @@ fn memory<A: Algorithm>(algorithm: A) -> impl Fn(&str) + Sync {
 }
 
 /// Asks about every key once, and then about random ones. Prints how long a thread takes for one
-/// decision, and how many bytes a key takes: those asked of the allocator, and those resident.
+/// decision, and how long the slowest took while the keys came. Also how many bytes a key takes:
+/// those asked of the allocator, and those resident.
 pub(crate) fn measure(case: &str, ask: impl Fn(&str) + Sync) {
     let resident_before = resident();
+    let mut slowest = Duration::ZERO;
     let allocated = allocation_counter::measure(|| {
         let mut key = String::new();
-        (0..KEYS).for_each(|number| ask(name(&mut key, number)));
+        for number in 0..KEYS {
+            let key = name(&mut key, number);
+            let begun = Instant::now();
+            ask(key);
+            slowest = slowest.max(begun.elapsed());
+        }
     });
     let per_key = |bytes: f64| bytes / KEYS as f64;
     let rounds = (0..ROUNDS).map(|round| two_threads(round, &ask));
     println!(
-        "bench case={case} keys={KEYS} threads={THREADS} ns={:.1} bytes={:.0} resident={:.0}",
+        "bench case={case} keys={KEYS} threads={THREADS} ns={:.1} slowest_us={} bytes={:.0} \
+         resident={:.0}",
         median_of(rounds),
+        slowest.as_micros(),
         per_key(allocated.bytes_current as f64),
         per_key(resident() - resident_before),
     );

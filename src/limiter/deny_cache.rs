@@ -85,8 +85,8 @@ impl<L> DenyCache<L> {
     /// Sets the most refused keys that are held, at least 1, and forgets all refusals. Clones keep
     /// theirs. Default: 100,000.
     ///
-    /// Keys are spread over up to 16 shards of equal size, so a large cache can be full a few
-    /// percent early.
+    /// Keys are spread over shards of equal size, so a large cache can be full a few percent
+    /// early.
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Self {
         self.around = Arc::new(Cache::new(self.around.max_age, keys.max(1)));

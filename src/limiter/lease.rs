@@ -104,8 +104,8 @@ impl<L: Limiter> Lease<L> {
     /// Sets the most keys that are watched at once, at least 1. Charges of further keys go to the
     /// inner limiter. Clones keep theirs. Default: 10,000.
     ///
-    /// A key is watched until it is idle for twice the validity. Keys are spread over up to 16
-    /// shards of equal size, so a shard can be full a few percent early.
+    /// A key is watched until it is idle for twice the validity. Keys are spread over shards of
+    /// equal size, so a shard can be full a few percent early.
     pub fn max_keys(self, keys: usize) -> Self {
         self.with(LeaseSettings { max_keys: keys.max(1), ..self.leases.settings })
     }

@@ -111,7 +111,7 @@ impl<A: Algorithm> Memory<A> {
     /// 100,000.
     ///
     /// A key is live while units of it count, and for ten minutes after a reset. Keys are spread
-    /// over up to 16 shards of equal size, so a large memory can be full a few percent early.
+    /// over shards of equal size, so a large memory can be full a few percent early.
     pub fn max_keys(mut self, keys: usize) -> Self {
         Arc::make_mut(&mut self.store).set_max_keys(keys.max(1));
         self

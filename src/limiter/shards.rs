@@ -2,16 +2,21 @@
 
 use crate::core::sync::{Mutex, MutexGuard, lock};
 
-const MAX_SHARDS: usize = 16;
+/// Enough for the threads of most machines.
+const SHARDS: usize = 16;
+/// Smaller shards would often be full while others have room.
 const MIN_SHARD_SIZE: usize = 256;
+/// A table moves all of its keys when it grows, under its lock: so many in about a millisecond.
+const MAX_SHARD_SIZE: usize = 16_384;
 
 pub(super) struct Shards<S>(Box<[Mutex<S>]>);
 
 impl<S> Shards<S> {
-    /// Makes up to 16 shards of equal size, which hold `max_keys` together. `shard` makes a shard
-    /// of the given size.
+    /// Makes shards of equal size, which hold `max_keys` together. `shard` makes a shard of the
+    /// given size.
     pub(super) fn new(max_keys: usize, shard: impl Fn(usize) -> S) -> Self {
-        let count = (max_keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
+        let count = (max_keys / MIN_SHARD_SIZE).clamp(1, SHARDS);
+        let count = count.max(max_keys.div_ceil(MAX_SHARD_SIZE));
         // The first shards each hold one more key.
         let size = |index| max_keys / count + usize::from(index < max_keys % count);
         Self((0..count).map(|index| Mutex::new(shard(size(index)))).collect())
@@ -31,3 +36,6 @@ impl<S> Shards<S> {
         self.0.iter().map(lock)
     }
 }
+
+#[cfg(test)]
+mod tests;
