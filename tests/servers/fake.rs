@@ -62,18 +62,19 @@ async fn serve(stream: TcpStream, reply: impl Fn() -> Vec<u8>) -> Option<()> {
     .await
 }
 
-/// A node of a cluster that holds every slot by its own account, and redirects each script to its
-/// own address. Returns its port.
-pub async fn redirecting_to_itself() -> u16 {
-    let node = serving(|stream| {
+/// A node of a cluster that holds every slot by its own account, and redirects each script to
+/// `host`, which is its own, or empty. Counts its connections. Returns its port.
+pub async fn redirecting_to_itself(host: &'static str, connections: Arc<AtomicU64>) -> u16 {
+    let node = serving(move |stream| {
+        connections.fetch_add(1, Relaxed);
         let port = stream.local_addr().expect("an address").port();
         answer(stream, move |words| match words[0].to_ascii_uppercase().as_slice() {
             b"HELLO" => b"%2\r\n+proto\r\n:3\r\n+mode\r\n+cluster\r\n".to_vec(),
             b"CLUSTER" => {
-                let master = format!("*3\r\n+127.0.0.1\r\n:{port}\r\n+id\r\n");
+                let master = format!("*3\r\n+{host}\r\n:{port}\r\n+id\r\n");
                 format!("*1\r\n*3\r\n:0\r\n:16383\r\n{master}").into_bytes()
             }
-            b"EVALSHA" | b"EVAL" => format!("-MOVED 1 127.0.0.1:{port}\r\n").into_bytes(),
+            b"EVALSHA" | b"EVAL" => format!("-MOVED 1 {host}:{port}\r\n").into_bytes(),
             _ => b"+OK\r\n".to_vec(),
         })
     });

@@ -27,7 +27,7 @@ use super::fault::Facts;
 use super::lock::lock;
 use super::on_time::read_arrived;
 use super::socket::Socket;
-use super::times::MAX_SILENCE;
+use super::times::{FORGET_AFTER, MAX_SILENCE};
 
 /// The future of a connection.
 pub type ConnectionFuture =
@@ -62,7 +62,7 @@ pub trait Connections: Send + Sync {
 
 /// One connection, shared by many calls.
 ///
-/// The defaults of the last three methods are for a connection that is never given up.
+/// The defaults of the last four methods are for a connection that is never given up.
 pub trait SharedConnection: Send + Sync {
     /// Sends one command.
     fn send(&self, command: Cmd) -> ReplyFuture;
@@ -85,6 +85,11 @@ pub trait SharedConnection: Send + Sync {
     fn record_timeout(&self) {}
     /// Records that the server is read-only.
     fn mark_read_only(&self) {}
+    /// Leaves the server, which redirects to its own address. Returns true if a new connection may
+    /// lead to another one.
+    fn leave_renamed(&self) -> bool {
+        false
+    }
 }
 
 /// A connection of the crate's pool. It closes when its last user drops it.
@@ -202,6 +207,15 @@ impl SharedConnection for Connection {
         }
         self.health.retire(Useless::ReadOnly);
     }
+
+    fn leave_renamed(&self) -> bool {
+        let (mut renamed, now) = (lock(&self.health.server.renamed), Instant::now());
+        let recent = renamed.filter(|at| now < *at + FORGET_AFTER);
+        *renamed = recent.or(Some(now));
+        let again = recent.is_some_and(|at| at <= self.health.begun);
+        self.health.retire(if again { Useless::Renamed } else { Useless::Closed });
+        self.health.useless().is_some_and(|(reason, _)| reason == Useless::Closed)
+    }
 }
 
 /// Makes the error of a call to a server that the pool has replaced by another one.
@@ -221,6 +235,8 @@ pub(super) enum Useless {
     ReadOnly,
     /// Calls over it get no replies.
     Silent,
+    /// Its server redirects to its own address, and so did the connection before it.
+    Renamed,
 }
 
 /// The health of one connection, shared by all its users.
@@ -231,6 +247,7 @@ pub(super) struct ConnectionHealth {
     server: Arc<ServerHealth>,
     /// The count of [`Closings`] when the connection was begun.
     closings: u32,
+    begun: Instant,
 }
 
 /// The health of all connections to one server.
@@ -249,6 +266,9 @@ pub(super) struct ServerHealth {
     pub(super) closes_at_role: AtomicBool,
     /// The last address that was found to be read-only, and had not said that it is a primary.
     pub(super) read_only: Mutex<Option<SocketAddr>>,
+    /// The instant at which the server first redirected to its own address. It counts for
+    /// [`FORGET_AFTER`].
+    renamed: Mutex<Option<Instant>>,
     /// True if the pool now uses another server in its place.
     is_left: AtomicBool,
     /// Notified when the pool leaves the server.
@@ -269,7 +289,7 @@ impl ConnectionHealth {
     /// Makes the health of a new connection.
     pub(super) fn new(server: &Arc<ServerHealth>) -> Self {
         let (server, closings) = (Arc::clone(server), server.closings.count());
-        Self { useless: OnceLock::new(), server, closings }
+        Self { useless: OnceLock::new(), server, closings, begun: Instant::now() }
     }
 
     /// Returns why the connection was given up, and since when. The pool may notice that much

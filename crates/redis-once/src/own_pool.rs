@@ -94,6 +94,7 @@ struct Lost {
     /// The address of its server.
     address: String,
     reason: &'static str,
+    kind: ErrorKind,
     /// The instant at which it became useless.
     since: Instant,
 }
@@ -337,19 +338,25 @@ impl PoolState {
             let Some(connection) = &entry.connection else { continue };
             let Some((reason, since)) = connection.useless() else { continue };
             let since = since.min(now);
-            let lost = |reason| Some(Lost { address: connection.server(), reason, since });
+            let kind = match reason {
+                // No outage: the servers of a cluster share an address.
+                Useless::Renamed => ErrorKind::Configuration,
+                _ => ErrorKind::Infrastructure,
+            };
+            let lost = |reason| Some(Lost { address: connection.server(), reason, kind, since });
             match reason {
                 Useless::Closed => closed = lost("it was closed"),
                 Useless::Rested => closed = lost("it was not used for long"),
                 Useless::ReadOnly => unusable = lost("redis is read-only"),
                 Useless::Silent => unusable = lost("redis stopped answering"),
+                Useless::Renamed => unusable = lost("redis redirects to its own address"),
             }
             entry.connection = None;
         }
         self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
-        if let Some(Lost { address, reason, since }) = &unusable {
+        if let Some(Lost { address, reason, kind, since }) = &unusable {
             // A pause comes first, since connecting at once may reach the same server.
-            let cause = Error::new(ErrorKind::Infrastructure, *reason);
+            let cause = Error::new(*kind, *reason);
             self.backoff.record_unusable(*since, no_connection(address, cause));
         }
         unusable.or(closed)

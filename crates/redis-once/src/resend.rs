@@ -15,7 +15,8 @@
 //!    of the slot, and sends the item over it. From the fourth round on it pauses first.
 //!
 //! ASK names a server for one attempt, so step 2 changes no slot, and step 3 sends ASKING first.
-//! TRYAGAIN is sent again after a pause. Outside a cluster, MOVED and ASK are errors.
+//! TRYAGAIN is sent again after a pause. After MOVED to the address that sent it, a new connection
+//! may lead to another server. Outside a cluster, MOVED and ASK are errors.
 
 use std::mem;
 use std::time::Duration;
@@ -171,6 +172,7 @@ impl Pool {
                     }
                 }
             }
+            (Next::Renamed, _) => vec![item],
             // Redis 6.2 answers ASK as soon as one key is missing. So each of several keys gets its
             // own call, since the others may still be at the source.
             (Next::Ask(host), _) => {
@@ -239,6 +241,9 @@ impl Pool {
                         if next == Next::Again || self.is_routed() =>
                     {
                         rejected.push(Rejected::new(items, item, next, since));
+                    }
+                    Some(Next::Renamed) if self.is_routed() && connection.leave_renamed() => {
+                        rejected.push(Rejected::new(items, item, Next::Renamed, since));
                     }
                     _ => {
                         let answer = match reply {

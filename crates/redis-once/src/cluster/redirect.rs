@@ -17,22 +17,26 @@ pub(in super::super) enum Next {
     Ask(Host),
     /// A later attempt, since the keys are on two servers now, or on one without a known address.
     Again,
+    /// The server names its own address: that may lead to its successor by now.
+    Renamed,
 }
 
 impl Next {
     /// Reads the step from an error of the server at `asked`. `None`: the call may have run, or it
-    /// failed. A redirect to the server that sent it is a failure, since no later attempt ends it.
+    /// failed.
     pub(in super::super) fn of(error: &RedisError, asked: Option<&ConnectionAddr>) -> Option<Self> {
-        let redirect = || {
-            let (address, _) = error.redirect_node()?;
-            let asked = asked.and_then(Host::of);
-            read_address(address, asked.as_ref()).filter(|host| host.is_none() || *host != asked)
-        };
+        let asked = asked.and_then(Host::of);
+        let redirect = || read_address(error.redirect_node()?.0, asked.as_ref());
+        let is_asked = |host: &Option<Host>| host.is_some() && *host == asked;
         match error.kind() {
             redis::ErrorKind::Server(ServerErrorKind::NoScript) => Some(Self::WithText),
-            redis::ErrorKind::Server(ServerErrorKind::Moved) => redirect().map(Self::Moved),
+            redis::ErrorKind::Server(ServerErrorKind::Moved) => match redirect()? {
+                own if is_asked(&own) => Some(Self::Renamed),
+                other => Some(Self::Moved(other)),
+            },
             redis::ErrorKind::Server(ServerErrorKind::Ask) => {
-                redirect().map(|host| host.map_or(Self::Again, Self::Ask))
+                let host = redirect().filter(|host| !is_asked(host))?;
+                Some(host.map_or(Self::Again, Self::Ask))
             }
             redis::ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Self::Again),
             _ => None,
@@ -129,9 +133,9 @@ mod tests {
             // A server without a name is none that is known.
             ("-MOVED 1 ?:1\r\n", Some(Next::Moved(None))),
             ("-ASK 1 ?:1\r\n", Some(Next::Again)),
-            // The server that was asked, which would send the same redirect again.
-            ("-MOVED 1 seed:1\r\n", None),
-            ("-MOVED 1 :1\r\n", None),
+            // The server that was asked, or its successor.
+            ("-MOVED 1 seed:1\r\n", Some(Next::Renamed)),
+            ("-MOVED 1 :1\r\n", Some(Next::Renamed)),
             ("-ASK 1 seed:1\r\n", None),
             ("-MOVED 1 host:0\r\n", None),
             ("-MOVED 1 host\r\n", None),

@@ -3,6 +3,7 @@
 use std::future::ready;
 use std::io;
 use std::net::{IpAddr, TcpListener};
+use std::sync::atomic::AtomicBool;
 
 use redis::cmd;
 use servers::cluster::{SLOTS, keys_in};
@@ -23,8 +24,7 @@ struct Nameless {
 impl Nameless {
     /// `None`: this server knows no names, as Redis 6.2.
     async fn start() -> Option<Self> {
-        let version = std::process::Command::new(program()).arg("--version").output();
-        if String::from_utf8_lossy(&version.expect("a version").stdout).contains(" v=6.") {
+        if is_redis_6() {
             return None;
         }
         let port = Self::port();
@@ -69,6 +69,19 @@ impl Nameless {
         Some(cluster)
     }
 
+    /// Waits until a server's answer has these words.
+    async fn until(&self, host: &str, [command, part]: [&str; 2], words: &str) {
+        eventually(words, async || {
+            let answer: String = self.ask(host, cmd(command).arg(part)).await;
+            answer.contains(words)
+        })
+        .await;
+    }
+
+    async fn ask<T: redis::FromRedisValue>(&self, host: &str, command: &redis::Cmd) -> T {
+        command.query_async(&mut self.connection(host).await).await.expect("an answer")
+    }
+
     /// A port that is free on all addresses, and whose bus is.
     fn port() -> u16 {
         let is_free = |port: u16| HOSTS.iter().all(|host| TcpListener::bind((*host, port)).is_ok());
@@ -109,6 +122,11 @@ impl Nameless {
     }
 }
 
+fn is_redis_6() -> bool {
+    let version = std::process::Command::new(program()).arg("--version").output();
+    String::from_utf8_lossy(&version.expect("a version").stdout).contains(" v=6.")
+}
+
 /// A server that was asked is not the one that it calls `?`.
 // Case 36.
 #[tokio::test]
@@ -145,15 +163,112 @@ async fn servers_without_a_name_are_found_by_their_address() {
 }
 
 /// No later map and no wait ends that, so it is no outage.
-// Case 36.
+// Case 182.
 #[tokio::test]
 async fn a_server_that_redirects_to_itself_is_set_up_wrongly() {
-    let port = servers::fake::redirecting_to_itself().await;
-    let pool = Pool::connect(&format!("redis-cluster://127.0.0.1:{port}")).unwrap();
-    let counter = over(pool);
+    for (host, url) in [("127.0.0.1", "127.0.0.1"), ("", "localhost")] {
+        let connections = Arc::default();
+        let port = fake::redirecting_to_itself(host, Arc::clone(&connections)).await;
+        let pool = Pool::connect(&format!("redis-cluster://{url}:{port}")).unwrap();
+        let counter = over(pool);
+        until(&counter, ErrorKind::Configuration).await;
+        let (begun, before) = (Instant::now(), connections.load(Relaxed));
+        for _ in 0..100 {
+            let error = counter.add().await.unwrap_err();
+            assert_ne!(error.kind(), ErrorKind::Infrastructure, "{url}: {error:?}");
+            sleep(Duration::from_millis(5)).await;
+        }
+        let (connects, seconds) =
+            (connections.load(Relaxed) - before, begun.elapsed().as_secs_f64());
+        assert!(connects as f64 <= 3.0 + 12.0 * seconds, "{url}: {connects} in {seconds} s");
+    }
+}
+
+/// As a managed cluster that replaces its nodes: the name of a master leads to its successor, while
+/// the old master lives on, and redirects to the name.
+// Case 182.
+#[tokio::test]
+async fn a_name_that_leads_to_the_promoted_replica_is_followed() {
+    let Some((cluster, promoted)) = Renamed::start().await else { return };
+    let counter = over(cluster.pool(&promoted)).within(LONG);
+    for _ in 0..4 {
+        counter.add().await.expect("an answer");
+    }
+    cluster.promote().await;
+    promoted.store(true, Relaxed);
+    // Both connections still lead to the old master.
+    for count in 5..9 {
+        let answer = counter.add().await;
+        assert_eq!(answer.as_ref().ok(), Some(&count), "{answer:?}");
+    }
+}
+
+/// Until then, no call fails open.
+// Case 182.
+#[tokio::test]
+async fn a_name_that_is_late_is_followed_when_it_moves() {
+    let Some((cluster, promoted)) = Renamed::start().await else { return };
+    let counter = over(cluster.pool(&promoted));
+    until_well(&counter).await;
+    cluster.promote().await;
     until(&counter, ErrorKind::Configuration).await;
-    for _ in 0..20 {
-        let error = counter.add().await.unwrap_err();
+    for _ in 0..50 {
+        let error = counter.add().await.expect_err("the name is late");
         assert_ne!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+    promoted.store(true, Relaxed);
+    until_well(&counter).await;
+}
+
+/// A master and its replica, which announce the same name.
+struct Renamed(Nameless);
+
+impl Renamed {
+    /// Returns the flag that moves the name to the replica, too. `None`: this server knows no names.
+    async fn start() -> Option<(Self, Arc<AtomicBool>)> {
+        if is_redis_6() {
+            return None;
+        }
+        let port = Nameless::port();
+        let node = |host: &&str| {
+            let mut options = vec!["--bind", host, "--cluster-enabled", "yes"];
+            options.extend(["--cluster-announce-ip", host, "--cluster-announce-hostname", NAME]);
+            options.extend(["--cluster-preferred-endpoint-type", "hostname"]);
+            Server::on(|| port, &options)
+        };
+        let nodes = Nameless { _nodes: HOSTS[..2].iter().map(node).collect(), port };
+        let slots: Vec<u16> = (0..SLOTS).collect();
+        nodes.run(HOSTS[0], cmd("CLUSTER").arg("ADDSLOTS").arg(slots)).await;
+        nodes.run(HOSTS[1], cmd("CLUSTER").arg("MEET").arg(HOSTS[0]).arg(port)).await;
+        let id: String = nodes.ask(HOSTS[0], cmd("CLUSTER").arg("MYID")).await;
+        let mut replicate = cmd("CLUSTER");
+        replicate.arg("REPLICATE").arg(id);
+        eventually("the nodes have met", async || {
+            replicate.exec_async(&mut nodes.connection(HOSTS[1]).await).await.is_ok()
+        })
+        .await;
+        nodes.until(HOSTS[1], ["INFO", "replication"], "master_link_status:up").await;
+        for host in &HOSTS[..2] {
+            nodes.until(host, ["CLUSTER", "INFO"], "cluster_state:ok").await;
+        }
+        Some((Self(nodes), Arc::default()))
+    }
+
+    /// A pool of two connections that reads the map from any of the two.
+    fn pool(&self, moved: &Arc<AtomicBool>) -> Pool {
+        let moved = Arc::clone(moved);
+        let resolve = move |_, port| {
+            let address: IpAddr = HOSTS[usize::from(moved.load(Relaxed))].parse().expect("one");
+            ready(Ok(vec![SocketAddr::from((address, port))]))
+        };
+        let builder = Pool::builder(&format!("redis-cluster://{NAME}:{}", self.0.port));
+        builder.and_then(|builder| builder.size(2).resolver(resolve).build()).expect("a pool")
+    }
+
+    async fn promote(&self) {
+        self.0.run(HOSTS[1], cmd("CLUSTER").arg("FAILOVER")).await;
+        self.0.until(HOSTS[1], ["INFO", "replication"], "role:master").await;
+        self.0.until(HOSTS[0], ["INFO", "replication"], "role:slave").await;
     }
 }
