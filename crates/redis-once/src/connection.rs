@@ -27,7 +27,7 @@ use super::fault::Facts;
 use super::lock::lock;
 use super::on_time::read_arrived;
 use super::socket::Socket;
-use super::times::{FORGET_AFTER, MAX_SILENCE};
+use super::times::{AVOID_SILENT, FORGET_AFTER, MAX_SILENCE};
 
 /// The future of a connection.
 pub type ConnectionFuture =
@@ -145,6 +145,7 @@ impl Connection {
         if self.socket.silent_for() >= MAX_SILENCE {
             let server = &self.health.server;
             self.health.retire(Useless::Silent);
+            server.await_greeting(self.socket.peer, Instant::now().checked_sub(MAX_SILENCE));
             *lock(&server.silent_since) = Some(Instant::now());
             server.is_silent.store(true, Relaxed);
         }
@@ -269,6 +270,8 @@ pub(super) struct ServerHealth {
     /// The instant at which the server first redirected to its own address. It counts for
     /// [`FORGET_AFTER`].
     renamed: Mutex<Option<Instant>>,
+    /// The addresses behind its name whose greeting a connection awaits, and since when.
+    ungreeted: Mutex<Vec<(SocketAddr, Instant)>>,
     /// True if the pool now uses another server in its place.
     is_left: AtomicBool,
     /// Notified when the pool leaves the server.
@@ -327,6 +330,25 @@ impl ConnectionHealth {
 }
 
 impl ServerHealth {
+    /// Records that a connection awaits the greeting of an address since an instant.
+    pub(super) fn await_greeting(&self, peer: Option<SocketAddr>, since: Option<Instant>) {
+        lock(&self.ungreeted).extend(peer.zip(since));
+    }
+
+    /// Records that an address has greeted a connection.
+    pub(super) fn was_greeted(&self, peer: Option<SocketAddr>) {
+        lock(&self.ungreeted).retain(|(ungreeted, _)| Some(*ungreeted) != peer);
+    }
+
+    /// Returns the addresses that come after the others of a name: a connection awaits their
+    /// greeting for long, or has done so a short time ago.
+    pub(super) fn silent_addresses(&self) -> Vec<SocketAddr> {
+        let mut ungreeted = lock(&self.ungreeted);
+        ungreeted.retain(|(_, since)| since.elapsed() < AVOID_SILENT);
+        let silent = ungreeted.iter().filter(|(_, since)| since.elapsed() >= MAX_SILENCE);
+        silent.map(|(address, _)| *address).collect()
+    }
+
     /// Leaves the server: no call uses a connection to it any more, and running calls end.
     pub(super) fn leave(&self) {
         self.is_left.store(true, Relaxed);

@@ -220,6 +220,7 @@ impl Server {
         };
         match timeout_at(deadline, self.greet(way, &mut socket)).await {
             Ok(Ok(greeting)) => {
+                self.health.was_greeted(socket.peer);
                 self.health.knows_hello.fetch_or(way == Way::Resp3, Relaxed);
                 if way == (Way::Resp2 { asks_role: false }) {
                     self.health.closes_at_role.store(true, Relaxed);
@@ -255,9 +256,12 @@ impl Server {
             });
         }
         let (resolver, dialer) = (self.connector.resolver.as_ref(), self.connector.dialer.as_ref());
+        let silent = self.health.silent_addresses();
         let opened = async {
             let opened =
-                socket::open(&self.addr, &self.connector.tls, resolver, dialer, left).await?;
+                socket::open(&self.addr, &self.connector.tls, resolver, dialer, left, &silent)
+                    .await?;
+            self.health.await_greeting(opened.peer, Some(Instant::now()));
             // With another command, a connection that is closed at HELLO could not be recognized.
             let settings = settings.set_skip_set_lib_name();
             Socket::new(opened, self.uses_tls(), &settings, config).await

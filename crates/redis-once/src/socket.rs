@@ -16,9 +16,10 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use super::dialer::{Dialer, Resolver, Stream, addresses};
-use super::times::KEEPALIVE;
+use super::times::{HEAD_START, KEEPALIVE};
 use super::tls::TlsParams;
 use super::wire::{Dialed, Look, OwnedWire, Traffic, Wire};
 
@@ -40,7 +41,7 @@ pub(super) struct Opened {
     /// The socket below it.
     look: Look,
     traffic: Arc<Traffic>,
-    peer: Option<SocketAddr>,
+    pub(super) peer: Option<SocketAddr>,
 }
 
 /// The task that reads the socket. Its drop ends the task, even if a silent server takes nothing.
@@ -101,12 +102,14 @@ impl Socket {
 }
 
 /// Opens a stream to a server: to the first of its IP addresses that answers and is not in `left`.
+/// Those in `silent` begin later than the others.
 pub(super) async fn open(
     addr: &ConnectionAddr,
     tls: &TlsParams,
     resolver: Option<&Resolver>,
     dialer: Option<&Dialer>,
     left: &[SocketAddr],
+    silent: &[SocketAddr],
 ) -> RedisResult<Opened> {
     let traffic = Arc::default();
     let (host, port) = match addr {
@@ -128,8 +131,15 @@ pub(super) async fn open(
         return Ok(Opened { stream: Box::new(stream), look, traffic, peer: None });
     }
     let each = addresses(host, port, resolver).await?.into_iter();
-    let each = each.filter(|address| !left.contains(address));
-    let each: Vec<_> = each.map(|address| Box::pin(connect(address, host, tls))).collect();
+    let each: Vec<_> = each.filter(|address| !left.contains(address)).collect();
+    let have_others = each.iter().any(|address| !silent.contains(address));
+    let connect = |address| async move {
+        if have_others && silent.contains(&address) {
+            sleep(HEAD_START).await;
+        }
+        connect(address, host, tls).await
+    };
+    let each: Vec<_> = each.into_iter().map(|address| Box::pin(connect(address))).collect();
     match each.len() {
         0 if left.is_empty() => {
             Err((redis::ErrorKind::InvalidClientConfig, "no address found for host").into())

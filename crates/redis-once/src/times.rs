@@ -76,6 +76,12 @@ pub(super) const MAX_ERROR_AGE: Duration = Duration::from_secs(1);
 /// at most a third of the connect timeout, so that the rest suffices for the probe.
 pub(super) const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
 
+/// The time for which an address that did not greet comes after the others of its name.
+pub(super) const AVOID_SILENT: Duration = Duration::from_secs(10);
+
+/// The head start of those others, as RFC 8305 recommends.
+pub(super) const HEAD_START: Duration = Duration::from_millis(250);
+
 /// The longest time for a probe, since a server that answered the first attempt answers soon.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
 

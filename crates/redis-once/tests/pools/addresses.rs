@@ -83,6 +83,20 @@ async fn a_name_of_a_replica_and_its_primary_leads_to_the_primary() {
     until(&over(alone), ErrorKind::Configuration).await;
 }
 
+/// The system may list the same address first for ever.
+// Case 183.
+#[tokio::test]
+async fn an_address_that_hangs_keeps_no_call_from_the_others() {
+    let (hanging, well) = (Server::start(), Server::start());
+    // The kernel opens sockets for it.
+    hanging.signal("STOP");
+    let counter = over(named(&[&hanging, &well]));
+    until_well(&counter).await;
+    hanging.signal("CONT");
+    well.signal("STOP");
+    until_well(&counter).await;
+}
+
 /// Not even one that takes writes.
 // Case 17.
 #[tokio::test]
