@@ -12,7 +12,7 @@ use super::error::{Error, ErrorKind};
 #[derive(Clone)]
 pub(super) struct Address {
     pub(super) topology: Topology,
-    /// True if every connection uses TLS, including those to sentinels.
+    /// True if every connection uses TLS. Sentinels may have an answer of their own.
     pub(super) uses_tls: bool,
     /// The user, the password and the database of the servers that decide.
     pub(super) settings: RedisConnectionInfo,
@@ -37,6 +37,8 @@ pub(super) enum Topology {
         service_name: String,
         /// The user and the password of the sentinels.
         settings: RedisConnectionInfo,
+        /// The answer of `sentinelTls=`; `None`: as for the primary.
+        uses_tls: Option<bool>,
     },
 }
 
@@ -100,6 +102,7 @@ impl Address {
                 sentinels: vec![first()?],
                 service_name: String::new(),
                 settings: RedisConnectionInfo::default(),
+                uses_tls: None,
             },
             _ => Topology::Server(first()?),
         };
@@ -141,6 +144,13 @@ impl Address {
             }
             (Topology::Sentinel { settings, .. }, "sentinelPassword") => {
                 *settings = settings.clone().set_password(value);
+            }
+            (Topology::Sentinel { uses_tls, .. }, "sentinelTls") => {
+                *uses_tls = Some(match value {
+                    "yes" => true,
+                    "no" => false,
+                    _ => return Err(invalid("sentinelTls= is neither yes nor no")),
+                });
             }
             (Topology::Server(_) | Topology::Socket(_), "node" | "sentinelServiceName") => {
                 return Err(invalid(

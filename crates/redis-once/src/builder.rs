@@ -38,8 +38,8 @@ impl Pool {
     /// With TLS, an address begins with `rediss://`, `rediss-cluster://` or `rediss-sentinel://`.
     /// You may write `valkey` and `valkeys` instead of `redis` and `rediss`. User, password and
     /// database are those of the servers that decide. Sentinels may have others:
-    /// `sentinelUsername=` and `sentinelPassword=`. Percent-encode characters such as `@`, `&` or
-    /// `+` in any part.
+    /// `sentinelUsername=` and `sentinelPassword=`, and `sentinelTls=no` or `yes`. Percent-encode
+    /// characters such as `@`, `&` or `+` in any part.
     ///
     /// The address must name the right kind of server. A plain address of a sentinel or of a node
     /// of a cluster gets no connection. The error says which address to write.
@@ -271,17 +271,27 @@ impl<B: 'static> PoolBuilder<B> {
 
     fn pool(self) -> Result<Pool, Error> {
         let Address { topology, uses_tls, settings, protocol, several } = self.address;
-        if self.dialer.is_some() && (uses_tls || matches!(topology, Topology::Socket(_))) {
+        let sentinels_use_tls = match topology {
+            Topology::Sentinel { uses_tls: own, .. } => own.unwrap_or(uses_tls),
+            _ => uses_tls,
+        };
+        let some_use_tls = uses_tls || sentinels_use_tls;
+        if self.dialer.is_some() && (some_use_tls || matches!(topology, Topology::Socket(_))) {
             let message = "`dial` needs an address without TLS and without a Unix socket";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         if matches!(topology, Topology::Cluster { .. }) && settings.db() != 0 {
+        let tls = |uses_tls| match uses_tls == some_use_tls {
+            true => self.tls.params(uses_tls),
+            false => Tls::default().params(uses_tls),
+        };
+        let sentinel_tls = tls(sentinels_use_tls)?;
             let message = "a cluster has only the database 0";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         let login = Login::new(settings);
         let connector = Connector {
-            tls: self.tls.params(uses_tls)?,
+            tls: tls(uses_tls)?,
             login: login.clone(),
             protocol,
             size: self.size as usize,
@@ -299,10 +309,11 @@ impl<B: 'static> PoolBuilder<B> {
             Topology::Cluster { nodes } => {
                 Pool::of_cluster(Cluster::new(connector, &nodes), self.response_timeout)
             }
-            Topology::Sentinel { sentinels, service_name, settings } => {
+            Topology::Sentinel { sentinels, service_name, settings, .. } => {
                 let login = Login::new(settings);
                 sentinel_login = Some(login.clone());
-                let sentinels = Sentinels::new(&sentinels, login, &service_name, &connector);
+                let asking = Connector { login, tls: sentinel_tls, ..connector.clone() };
+                let sentinels = Sentinels::new(&sentinels, &asking, &service_name, &connector);
                 own(Target::Primary(Arc::new(sentinels)))
             }
         };

@@ -312,8 +312,13 @@ impl Server {
         if self.uses_tls() {
             sleep(SLOW_HANDSHAKE.min(self.connector.timeout / 3)).await;
             if let Ok([b'+' | b'-', _]) = self.probe(probe::PING, deadline).await {
-                let message = "this server answers without TLS: turn on its TLS, or write redis \
-                    in place of rediss";
+                let message = match self.kind {
+                    ServerKind::Sentinel => "this server answers without TLS: write sentinelTls=no",
+                    _ => {
+                        "this server answers without TLS: turn on its TLS, or write redis in place \
+                         of rediss"
+                    }
+                };
                 return Error::new(ErrorKind::Configuration, message);
             }
         }
@@ -392,7 +397,10 @@ impl Server {
                         self.probe(probe::CLIENT_HELLO, deadline).await,
                         Ok([0x15 | 0x16, 3])
                     );
-                let message = wants_tls.then_some(WANTS_TLS);
+                let message = wants_tls.then_some(match self.kind {
+                    ServerKind::Sentinel => SENTINEL_WANTS_TLS,
+                    _ => WANTS_TLS,
+                });
                 *lock(&self.health.diagnosis) = Some(Diagnosis { at: Instant::now(), message });
                 message
             }
@@ -466,6 +474,9 @@ enum Decline {
 }
 
 const WANTS_TLS: &str = "this server wants TLS: write rediss in place of redis";
+
+const SENTINEL_WANTS_TLS: &str = "this server wants TLS: write rediss in place of redis, or \
+    sentinelTls=yes";
 
 const CLOSES_AT_HELLO: &str = "this server closes the connection at HELLO, as twemproxy does: a \
     proxy needs an address of redis:// without protocol=resp3, and serves neither clusters nor \

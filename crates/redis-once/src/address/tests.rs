@@ -50,11 +50,13 @@ fn a_cluster_has_nodes() {
 #[test]
 fn sentinels_have_a_service_and_credentials_of_their_own() {
     let url = "redis-sentinel://app:one@s1/5?node=s2:26380&sentinelServiceName=main\
-        &sentinelUsername=guard&sentinelPassword=t%26wo";
+        &sentinelUsername=guard&sentinelPassword=t%26wo&sentinelTls=yes";
     let address = Address::parse(url).unwrap();
-    let Topology::Sentinel { sentinels, service_name, settings } = &address.topology else {
+    let Topology::Sentinel { sentinels, service_name, settings, uses_tls } = &address.topology
+    else {
         panic!("sentinels")
     };
+    assert_eq!((address.uses_tls, uses_tls), (false, &Some(true)));
     assert_eq!(hosts(sentinels), [("s1", 26_379), ("s2", 26_380)]);
     assert_eq!(service_name, "main");
     assert_eq!((settings.username(), settings.password()), (Some("guard"), Some("t&wo")));
@@ -104,6 +106,7 @@ fn bad_addresses_say_why_and_repeat_no_password() {
         ("redis-sentinel://one?sentinelPassword=hush", "sentinelServiceName"),
         ("redis-sentinel://one?sentinelServiceName=&sentinelPassword=hush", "is empty"),
         ("redis-sentinel://one?sentinelPasswort=hush", "parameter"),
+        ("redis-sentinel://one?sentinelServiceName=main&sentinelTls=hush", "neither yes nor no"),
     ];
     for (url, why) in table {
         let Err(error) = Address::parse(url) else { panic!("{url} is valid") };

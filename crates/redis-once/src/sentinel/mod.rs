@@ -25,7 +25,7 @@ use super::event::Event;
 use super::greeting::ServerKind;
 use super::lock::lock;
 use super::on_time::unless_busy;
-use super::server::{ConnectFailure, Connector, Login, Server};
+use super::server::{ConnectFailure, Connector, Server};
 use super::times::{HEARTBEAT, MAX_SILENCE, WATCHER_IS_GONE};
 
 /// Sentinels, and the primary that they name.
@@ -57,15 +57,15 @@ struct Primary {
 }
 
 impl Sentinels {
-    /// Makes it without connecting yet. `login` is for the sentinels.
+    /// Makes it without connecting yet. `asking` is for the sentinels, and `connector` for the
+    /// primary.
     pub(super) fn new(
         sentinels: &[Host],
-        login: Login,
+        asking: &Connector,
         service_name: &str,
         connector: &Connector,
     ) -> Self {
         let start = Instant::now();
-        let asking = Connector { login, ..connector.clone() };
         let servers = sentinels.iter().map(|host| asking.server(host, ServerKind::Sentinel));
         let servers: Vec<_> = servers.collect();
         Self {
@@ -282,9 +282,8 @@ mod tests {
         for (is_busy, kind) in [(false, ErrorKind::Infrastructure), (true, ErrorKind::Saturation)] {
             let dialer = Dialer::new(|_, _| pending::<io::Result<DuplexStream>>());
             let connector = simulated::connector(CONNECT_TIMEOUT, dialer);
-            let login = connector.login.clone();
             let hosts = std::slice::from_ref(&host);
-            let sentinels = Arc::new(Sentinels::new(hosts, login, "main", &connector));
+            let sentinels = Arc::new(Sentinels::new(hosts, &connector, "main", &connector));
             let connecting = Arc::clone(&sentinels);
             let attempt = tokio::spawn(async move { connecting.connect().await.err() });
             sleep(CONNECT_TIMEOUT * 9 / 10).await;

@@ -219,9 +219,8 @@ mod tests {
         for (is_busy, kind) in [(false, ErrorKind::Infrastructure), (true, ErrorKind::Saturation)] {
             let dialer = Dialer::new(|_, _| async { Ok(simulated::served(reply)) });
             let connector = simulated::connector(ANSWER_TIMEOUT, dialer);
-            let login = connector.login.clone();
             let hosts = std::slice::from_ref(&host);
-            let sentinels = Arc::new(Sentinels::new(hosts, login, "main", &connector));
+            let sentinels = Arc::new(Sentinels::new(hosts, &connector, "main", &connector));
             sentinels.keep_watching(&Handle::current());
             sleep(ASK_AT_MOST_EVERY).await;
             let asked = Instant::now();

@@ -39,9 +39,21 @@ async fn a_primary_with_tls_is_found_and_followed_over_tls() {
     assert!(said.contains("UnknownIssuer"), "{said}");
     let said = refused(Pool::connect(&address("redis-sentinel", port)).unwrap()).await;
     assert!(said.contains("wants TLS"), "{said}");
-    let plain = Pool::builder(&address("rediss-sentinel", sentinel.port)).unwrap();
-    let said = refused(plain.root_certificate(authority.pem()).build().unwrap()).await;
-    assert!(said.contains("without TLS"), "{said}");
+    let plain = address("rediss-sentinel", sentinel.port);
+    let trusting = |url: &str| Pool::builder(url).unwrap().root_certificate(authority.pem());
+    let said = refused(trusting(&plain).build().unwrap()).await;
+    assert!(said.contains("without TLS: write sentinelTls=no"), "{said}");
+    // The sentinels without TLS, the primary with it; and the other way round.
+    let client = authority.identity(&["another client"]);
+    let identified = |url: &str| {
+        let client = (client.certificate.clone(), client.key.clone());
+        trusting(url).client_certificate(client.0, client.1).tls_server_name("redis.internal")
+    };
+    let mixed = identified(&format!("{plain}&sentinelTls=no"));
+    until_well(&over(mixed.build().unwrap())).await;
+    let mixed = address("redis-sentinel", port) + "&sentinelTls=yes";
+    let said = refused(identified(&mixed).build().unwrap()).await;
+    assert!(said.contains("no connection to redis at") && said.contains("wants TLS"), "{said}");
 
     sentinel.fail_over().await;
     let begun = Instant::now();
