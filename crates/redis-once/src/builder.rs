@@ -280,16 +280,12 @@ impl<B: 'static> PoolBuilder<B> {
             let message = "`dial` needs an address without TLS and without a Unix socket";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        if matches!(topology, Topology::Cluster { .. }) && settings.db() != 0 {
+        let login = Login::new(settings);
         let tls = |uses_tls| match uses_tls == some_use_tls {
             true => self.tls.params(uses_tls),
             false => Tls::default().params(uses_tls),
         };
         let sentinel_tls = tls(sentinels_use_tls)?;
-            let message = "a cluster has only the database 0";
-            return Err(Error::new(ErrorKind::Configuration, message));
-        }
-        let login = Login::new(settings);
         let connector = Connector {
             tls: tls(uses_tls)?,
             login: login.clone(),
@@ -340,19 +336,5 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Configuration);
         // With the feature, the error is about the missing crypto provider.
         assert_eq!(cfg!(feature = "rustls"), error.to_string().contains("install_default"));
-    }
-
-    #[test]
-    fn a_cluster_has_one_database() {
-        let build = |url, database| Pool::builder(url)?.database(database).build();
-        let by_address = Pool::connect("redis-cluster://:hush@127.0.0.1/1");
-        for error in
-            [by_address, build("redis-cluster://:hush@127.0.0.1", 1)].map(Result::unwrap_err)
-        {
-            assert_eq!(error.kind(), ErrorKind::Configuration);
-            assert_eq!(error.to_string(), "a cluster has only the database 0");
-        }
-        assert!(build("redis-cluster://127.0.0.1/1", 0).is_ok());
-        assert!(build("redis://127.0.0.1", 1).is_ok());
     }
 }

@@ -27,6 +27,16 @@ async fn a_cluster_address_of_a_plain_server_gets_no_connection() {
     assert!(cause.contains("write redis://"), "{cause}");
 }
 
+/// Valkey 9 has several databases in a cluster. Redis says that it has one.
+#[tokio::test]
+async fn a_cluster_answers_itself_for_its_databases() {
+    let server = Server::with(&["--cluster-enabled", "yes"]);
+    let address = format!("redis-cluster://127.0.0.1:{}/1", server.port());
+    let error = Pool::connect(&address).unwrap().ready().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error:?}");
+    assert!(chain(&error).contains("SELECT is not allowed in cluster mode"), "{}", chain(&error));
+}
+
 /// Before its first look-up, the resolver has none of its own files open. Without them it says that
 /// nobody has the name.
 #[test]
