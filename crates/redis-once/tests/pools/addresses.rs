@@ -1,10 +1,12 @@
 //! The servers of an address: a pool never uses servers of another kind than its address says.
 
 use std::future::ready;
+use std::sync::atomic::AtomicBool;
 
 use super::*;
 
 use servers::in_a_process_with_files;
+use servers::sentinel::{SERVICE, Sentinel};
 
 // Case 41.
 #[tokio::test]
@@ -105,6 +107,44 @@ async fn an_address_that_hangs_keeps_no_call_from_the_others() {
     hanging.signal("CONT");
     well.signal("STOP");
     until_well(&counter).await;
+}
+
+/// As after a rollout: all servers have new addresses, and only the names of the first are known.
+// Case 17.
+#[tokio::test]
+async fn names_lead_to_servers_that_have_all_been_replaced() {
+    let (mut old, new) = (Cluster::with(3, 0, 1_000).await, Cluster::with(3, 0, 1_000).await);
+    let (ports, moved) = ([old.nodes[0].port(), new.nodes[1].port()], Arc::default());
+    let counter = over(moving("redis-cluster://name.example", ports, &moved));
+    until_well(&counter).await;
+    (0..3).for_each(|node| old.kill(node));
+    until(&counter, ErrorKind::Infrastructure).await;
+    moved.store(true, Relaxed);
+    until_well(&counter).await;
+
+    let (mut old, new) = (Server::start(), Server::start());
+    let mut sentinels = [Sentinel::start(old.port()), Sentinel::start(new.port())];
+    let (ports, moved) = (sentinels.each_ref().map(|one| one.port), Arc::default());
+    let url = format!("redis-sentinel://name.example?sentinelServiceName={SERVICE}");
+    let counter = over(moving(&url, ports, &moved));
+    until_well(&counter).await;
+    sentinels[0].kill();
+    old.kill();
+    until(&counter, ErrorKind::Infrastructure).await;
+    moved.store(true, Relaxed);
+    until_well(&counter).await;
+}
+
+/// A pool for a name that leads to the first port, and later to the second one. Each other host
+/// leads to itself.
+fn moving(url: &str, ports: [u16; 2], moved: &Arc<AtomicBool>) -> Pool {
+    let moved = Arc::clone(moved);
+    let resolve = move |host: String, port| {
+        let is_name = host == "name.example";
+        let port = if is_name { ports[usize::from(moved.load(Relaxed))] } else { port };
+        ready(Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]))
+    };
+    Pool::builder(url).and_then(|builder| builder.resolver(resolve).build()).expect("a pool")
 }
 
 /// Not even one that takes writes.
