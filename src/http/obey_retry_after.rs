@@ -17,8 +17,7 @@ use super::retry_after::retry_after;
 /// at most; for all requests of the policy and its clones together, one more attempt a second, and
 /// one for each ten calls that are not refused. Up to a tenth of each time is added at random.
 ///
-/// - Only a refusal that names a time is tried again: 429 or 503, or a status of gRPC in the
-///   headers. An error of the service is not.
+/// - Only a refusal that names a time is tried again. An error of the service is not.
 /// - If the upstream asks for a longer time than `longest`, its answer goes to the caller.
 /// - Requests are cloned, so their body has to be [`Clone`]: a `Bytes` or a `String`, not a stream.
 ///

@@ -6,23 +6,24 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::DATE;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response};
 
 use super::rpc_status::retry_delay;
 
 /// Returns the time that the upstream asks its caller to wait before it tries again, at most
 /// `longest`. `None` if the response does not refuse, or names no time.
 ///
-/// A refusal has the status 429 or 503, or it is a status of gRPC with the code
-/// `RESOURCE_EXHAUSTED` (8) or `UNAVAILABLE` (14) in the headers. The first of these that can be
-/// read decides:
+/// A refusal has the status 429, 503 or 529, or it is a status of gRPC with the code
+/// `RESOURCE_EXHAUSTED` (8) or `UNAVAILABLE` (14) in the headers. A 403 is one if it has
+/// `Retry-After` or a limit without units left, as from GitHub. The first of these that can be read
+/// decides:
 ///
 /// | answer | field | form |
 /// |---|---|---|
-/// | 429, 503 | `Retry-After` | seconds, or a date of HTTP |
+/// | HTTP | `Retry-After` | seconds, or a date of HTTP |
 /// | | `RateLimit` | draft-11 and later: `"name";r=0;t=13`; draft-07: `remaining=0, reset=13` |
 /// | | `RateLimit-Reset`, with `RateLimit-Remaining` | draft-06: seconds |
-/// | | `X-RateLimit-Reset`, with `X-RateLimit-Remaining` | seconds, or a Unix time in seconds or milliseconds |
+/// | | the same after `X-`, also spelled `X-Rate-Limit` | seconds, or a Unix time in seconds or milliseconds |
 /// | gRPC | `RetryInfo` in `grpc-status-details-bin` | |
 /// | | `grpc-retry-pushback-ms` | milliseconds; if it is negative or malformed: `None` |
 ///
@@ -53,13 +54,32 @@ use super::rpc_status::retry_delay;
 #[must_use]
 pub fn retry_after<B>(response: &Response<B>, longest: Duration) -> Option<Duration> {
     let headers = response.headers();
-    match response.status() {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            of_fields(headers).map(|wait| wait.min(longest))
-        }
-        StatusCode::OK => grpc_retry_after(headers, longest),
+    let of_fields = || of_fields(headers).map(|wait| wait.min(longest));
+    match response.status().as_u16() {
+        429 | 503 | 529 => of_fields(),
+        403 if is_limited(headers) => of_fields(),
+        200 => grpc_retry_after(headers, longest),
         _ => None,
     }
+}
+
+/// Returns true if a refusal that may have other reasons names a limit as its reason.
+fn is_limited(headers: &HeaderMap) -> bool {
+    let is_spent = |[remaining, _]: [&str; 2]| all(headers, remaining).any(|left| left == "0");
+    ["retry-after", "ratelimit"].iter().any(|name| headers.contains_key(*name))
+        || APART.into_iter().any(is_spent)
+}
+
+/// The fields of what is left, each with that of its reset.
+const APART: [[&str; 2]; 3] = [
+    ["ratelimit-remaining", "ratelimit-reset"],
+    ["x-ratelimit-remaining", "x-ratelimit-reset"],
+    ["x-rate-limit-remaining", "x-rate-limit-reset"],
+];
+
+/// Returns the values of a field.
+fn all<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok())
 }
 
 /// Returns the time that trailers of gRPC ask their caller to wait, as [`retry_after`] does for a
@@ -86,9 +106,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 fn of_fields(headers: &HeaderMap) -> Option<Duration> {
-    let all = |name: &'static str| {
-        headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok())
-    };
+    let all = |name: &str| all(headers, name);
     let sent = headers.get(DATE).and_then(|date| date.to_str().ok());
     let now = sent.and_then(date).unwrap_or_else(SystemTime::now);
     let until = |time: SystemTime| time.duration_since(now).unwrap_or_default();
@@ -108,13 +126,12 @@ fn of_fields(headers: &HeaderMap) -> Option<Duration> {
         let limits = split(field, ',').filter_map(|limit| spent(split(limit, ';'), ["r", "t"]));
         limits.chain(spent(split(field, ','), ["remaining", "reset"])).max()
     };
-    let apart = |[remaining, reset]: [&'static str; 2]| {
+    let apart = |[remaining, reset]: [&str; 2]| {
         let is_spent = all(remaining).filter_map(number).all(|left| left == 0);
         is_spent.then(|| all(reset).filter_map(number).max())?
     };
     let reset = all("ratelimit").filter_map(draft).max();
-    let reset = reset.or_else(|| apart(["ratelimit-remaining", "ratelimit-reset"]));
-    reset.or_else(|| apart(["x-ratelimit-remaining", "x-ratelimit-reset"])).map(in_time)
+    reset.or_else(|| APART.into_iter().find_map(apart)).map(in_time)
 }
 
 /// Returns the time from now to a Unix time.

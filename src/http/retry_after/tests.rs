@@ -17,13 +17,30 @@ fn refused(name: &str, value: &str) -> Option<f64> {
 
 #[test]
 fn only_refusals_ask_to_wait() {
-    for status in [200, 204, 301, 400, 403, 404, 500, 502] {
+    for status in [200, 204, 301, 400, 404, 500, 502] {
         assert_eq!(wait(status, &[("retry-after", "3")]), None, "{status}");
     }
-    for status in [429, 503] {
+    for status in [403, 429, 503, 529] {
         assert_eq!(wait(status, &[("retry-after", "3")]), Some(3.0));
         assert_eq!(wait(status, &[]), None);
     }
+}
+
+/// As from GitHub, which answers so to who may not read a page, too.
+// Case 184.
+#[test]
+fn a_403_asks_to_wait_if_a_limit_is_its_reason() {
+    for [remaining, reset] in APART {
+        let table =
+            [(Some("0"), Some(13.0)), (Some("4999"), None), (Some("soon"), None), (None, None)];
+        for (left, seconds) in table {
+            let left = left.map(|left| (remaining, left));
+            let fields: Vec<_> = left.into_iter().chain([(reset, "13")]).collect();
+            assert_eq!(wait(403, &fields), seconds, "{fields:?}");
+        }
+    }
+    assert_eq!(wait(403, &[("ratelimit", r#""api";r=0;t=13"#)]), Some(13.0));
+    assert_eq!(wait(403, &[("ratelimit", r#""api";r=4;t=13"#)]), None);
 }
 
 #[test]
@@ -95,9 +112,7 @@ fn rate_limit_fields_of_every_draft_are_read() {
 
 #[test]
 fn resets_are_seconds_or_a_unix_time() {
-    for (remaining, reset) in
-        [("ratelimit-remaining", "ratelimit-reset"), ("x-ratelimit-remaining", "x-ratelimit-reset")]
-    {
+    for [remaining, reset] in APART {
         let sent = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
         for at in ["13", "784111790", "784111789.2", "784111790000"] {
             let seconds = wait(429, &[sent, (remaining, "0"), (reset, at)]);
