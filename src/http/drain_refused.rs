@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Buf;
+use http::Request;
 use http::header::EXPECT;
-use http::{Request, Version};
 use http_body::{Body, Frame};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -38,12 +38,8 @@ impl DrainRefused {
 
 impl<B: Body + Default + Send + 'static> Drain<Request<B>> for DrainRefused {
     fn drain(&self, request: &mut Request<B>) {
-        // HTTP/2 ends a stream without a loss. A caller that expects 100 has not begun to send, and
-        // reading would ask it to.
-        if request.version() >= Version::HTTP_2
-            || request.headers().contains_key(EXPECT)
-            || request.body().is_end_stream()
-        {
+        // A caller that expects 100 has not begun to send, and reading would ask it to.
+        if request.headers().contains_key(EXPECT) || request.body().is_end_stream() {
             return;
         }
         let place = Arc::clone(&self.places).try_acquire_owned();

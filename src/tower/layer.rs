@@ -252,11 +252,12 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// Reads on the body of a refused request in the background, and drops what it reads. Default:
     /// the body is dropped at once.
     ///
-    /// Use it for uploads over HTTP/1.1, whose callers would see a reset, and not the 429.
+    /// Use it for uploads over HTTP/1.1, whose callers would see a reset, and not the 429, and over
+    /// HTTP/2, also for gRPC: hyper ends a connection, with all its requests, when about 1,000
+    /// bodies were dropped while they were sent.
     ///
     /// At most 64 MiB of a body are read, for 2 s at most, and of 256 bodies at once; further
-    /// bodies are dropped. Bodies of HTTP/2, and of a caller with `Expect: 100-continue`, are not
-    /// read. Put the layer outside of a decompression of bodies. The runtime needs timers.
+    /// bodies are dropped. The body of a caller with `Expect: 100-continue` is not read. Put the layer outside of a decompression of bodies. The runtime needs timers.
     ///
     /// The service must take an `http::Request` with a body that has a `Default`, as those of axum
     /// and tonic do. hyper's `Incoming` has none: wrap it in another body outside of the layer.
