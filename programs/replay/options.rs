@@ -169,6 +169,9 @@ impl Options {
         if self.algorithm == Concurrency && self.burst.is_some() {
             return Err(Stop::Asked(String::from("--burst is not for this algorithm")));
         }
+        if self.max_hold == Some(Duration::ZERO) {
+            return Err(Stop::Asked(String::from("--max-hold must be above 0")));
+        }
         let options: [(&str, bool, &[Name]); 9] = [
             ("--max-hold", self.max_hold.is_some(), &[Budget, Concurrency]),
             ("--cells", self.cells.is_some(), &[SlidingWindow]),

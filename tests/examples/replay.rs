@@ -577,6 +577,11 @@ fn a_calendar_ends_its_windows_at_local_midnight() {
             said(&output)
         );
     }
-    let output = replay("--algorithm token_bucket --limit 1 --calendar day", &traffic);
-    assert!(said(&output).contains("--calendar is not for this algorithm"), "{}", said(&output));
+    for (options, why) in [
+        ("token_bucket --limit 1 --calendar day", "--calendar is not for this algorithm"),
+        ("concurrency --limit 1 --max-hold 0s", "--max-hold must be above 0"),
+    ] {
+        let output = replay(&format!("--algorithm {options}"), &traffic);
+        assert!(!output.status.success() && said(&output).contains(why), "{}", said(&output));
+    }
 }
