@@ -200,11 +200,16 @@ impl Items for One {
     }
 }
 
-/// Returns an argument as text, which no error may show.
+/// Returns an argument as text, which no error may show. Of binary data it is the longer words: two
+/// random bytes may be a word of any sentence.
 fn text_of(argument: Arg<&[u8]>) -> String {
-    match argument {
-        Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        _ => String::new(),
+    let Arg::Simple(bytes) = argument else { return String::new() };
+    match str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => {
+            let text = String::from_utf8_lossy(bytes);
+            words(&text).filter(|word| word.len() > 3).collect::<Vec<_>>().join(" ")
+        }
     }
 }
 
@@ -297,6 +302,14 @@ mod tests {
         let text = error.to_string();
         assert!(!text.contains("order") && !text.contains("17"), "{text}");
         assert!(text.contains("set"), "{text}");
+    }
+
+    /// The random bytes of a grant once read as "to", which was hidden in `no permissions to run`.
+    #[test]
+    fn random_bytes_hide_no_short_words() {
+        let text = |bytes: &[u8]| text_of(Arg::Simple(bytes));
+        assert_eq!(text(b"\xc1\x02to\xff\x80sk_live_1\xfeno"), "sk_live_1");
+        assert_eq!(text(b"to"), "to");
     }
 
     #[tokio::test(start_paused = true)]
