@@ -45,7 +45,6 @@ use super::rpc_status::retry_delay;
 /// };
 /// assert_eq!(retry_after(&refused("retry-after", "3"), MINUTE), Some(Duration::from_secs(3)));
 /// assert_eq!(retry_after(&refused("retry-after", "86400"), MINUTE), Some(MINUTE));
-/// assert_eq!(retry_after(&refused("retry-after", "soon"), MINUTE), None);
 /// let limits = r#""burst";r=0;t=1, "daily";r=0;t=20, "monthly";r=800;t=90000"#;
 /// assert_eq!(retry_after(&refused("ratelimit", limits), MINUTE), Some(Duration::from_secs(20)));
 /// ```

@@ -162,11 +162,10 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// let client = RateLimitLayer::new(limiter, Global)
     ///     .obey_upstream(Duration::from_secs(60))
     ///     .layer(busy);
-    /// let first = client.clone().oneshot(Request::new(())).await?;
-    /// assert_eq!((first.status().as_u16(), *first.body()), (503, "busy"));
+    /// assert_eq!(client.clone().oneshot(Request::new(())).await?.status(), 503);
     /// // It does not reach the supplier.
     /// let second = client.oneshot(Request::new(())).await?;
-    /// assert_eq!((second.status().as_u16(), *second.body()), (429, ""));
+    /// assert_eq!(second.status(), 429);
     /// assert_eq!(second.headers()["retry-after"], "3");
     /// # Ok::<(), BoxError>(()) }).unwrap();
     /// ```
@@ -252,9 +251,9 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// Reads on the body of a refused request in the background, and drops what it reads. Default:
     /// the body is dropped at once.
     ///
-    /// Use it for uploads over HTTP/1.1, whose callers would see a reset, and not the 429, and over
-    /// HTTP/2, also for gRPC: hyper ends a connection, with all its requests, when about 1,000
-    /// bodies were dropped while they were sent.
+    /// Use it for uploads over HTTP/1.1, whose callers would see a reset, and not the 429. Over
+    /// HTTP/2, hyper and axum end a connection, with all its requests, when about 1,000 bodies were
+    /// dropped while they were sent. tonic's own server does not.
     ///
     /// At most 64 MiB of a body are read, for 2 s at most, and of 256 bodies at once; further
     /// bodies are dropped. The body of a caller with `Expect: 100-continue` is not read. Put the layer outside of a decompression of bodies. The runtime needs timers.
