@@ -84,8 +84,8 @@ pub struct Charge {
     pub(crate) keep_free: KeepFree,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
-    /// True for a member's charge without a cost of its own.
-    pub(crate) inherits_cost: bool,
+    /// True for a member's charge whose cost a settlement of the whole states.
+    pub(crate) is_settled: bool,
     /// The time that the same request has already waited, in milliseconds.
     retried_for: u32,
     extensions: Option<Arc<Extension>>,
@@ -180,9 +180,8 @@ impl Charge {
     ///
     /// # When a key's quota changes
     ///
-    /// The stored state stays. After 2 of 2 per hour, under 100 per hour, a window, a log or a
-    /// counter has 98 left. A token bucket or a smooth limiter has 0 left: the time at which it is
-    /// full again stays. Let the burst change with the limit, or call
+    /// The stored state stays: the units that a window, a log or a counter took, and the time at
+    /// which a bucket or a smooth limiter is full again. Let the burst change with the limit, or call
     /// [`reset`](crate::LimiterExt::reset) when a plan changes. **Give all plans the same period**:
     /// otherwise callers can avoid the limit by switching plans. [Tiers and plans][tiers] has the
     /// figures.
@@ -294,11 +293,27 @@ impl Charge {
         extensions.find_map(|one| one.value.downcast_ref())
     }
 
+    /// The charges of a combination's members. A settlement states the cost of those without one,
+    /// or, if this has none either, of the only one that has one.
+    pub(crate) fn with_members<const N: usize>(
+        &self,
+        members: [Option<Self>; N],
+    ) -> [Option<Self>; N] {
+        let count = |cost| members.iter().flatten().filter(|one| one.cost == cost).count();
+        let is_of_one =
+            self.cost == Cost::Unstated && (count(Cost::Inherited), count(Cost::Stated)) == (0, 1);
+        members.map(|member| {
+            let mut member = member?;
+            member.is_settled =
+                member.cost != Cost::Peek && is_of_one == (member.cost == Cost::Stated);
+            Some(member.for_member_of(self))
+        })
+    }
+
     /// The charge of one member of a combination that decides about `charge`. It inherits the cost
     /// of `charge` unless it states one. It takes nothing if `charge` takes nothing. It has the
     /// same longest wait and the same deadline.
-    pub(crate) fn for_member_of(mut self, charge: &Charge) -> Self {
-        self.inherits_cost = matches!(self.cost, Cost::Unstated | Cost::Inherited);
+    fn for_member_of(mut self, charge: &Charge) -> Self {
         match (charge.units, self.cost) {
             (0, _) => self = self.peek(),
             (units, Cost::Unstated) => self = self.cost(units),
@@ -344,7 +359,7 @@ impl Charge {
             keep_free: KeepFree::default(),
             max_wait: None,
             deadline: None,
-            inherits_cost: false,
+            is_settled: false,
             retried_for: 0,
             extensions: None,
         }

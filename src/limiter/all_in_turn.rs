@@ -35,6 +35,7 @@ use crate::core::{Charge, Decision, Error, ErrorKind};
 /// |---|---|---|
 /// | has no cost, such as a clone of the whole | the cost of the whole | the actual cost |
 /// | states a cost; 0 counts as 1 | its own cost | its own cost; nothing if the actual cost is 0 |
+/// | is the only one that states a cost; the whole states none | its own cost | the actual cost; the others keep theirs |
 /// | is a peek | nothing; but a key that is blocked or owes units refuses | nothing |
 ///
 /// A peek of the whole charge takes nothing from any member. If the whole charge states a quota, a
@@ -67,6 +68,12 @@ pub struct AllInTurn<const N: usize, F> {
     limiters: Arc<[Boxed; N]>,
     policies: Arc<PolicyCounts<N>>,
     keys: Arc<F>,
+}
+
+/// The cost of a charge of several members: that of those whose cost a settlement states.
+pub(crate) fn whole_cost(charge: &Charge, members: &[Option<Charge>]) -> u64 {
+    let settled = members.iter().flatten().find(|member| member.is_settled);
+    settled.unwrap_or(charge).units()
 }
 
 /// The number of policies of each member: one, until a decision shows more. So a policy keeps its
@@ -126,7 +133,7 @@ impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
             let message = "the charge states a quota, but no member's charge does";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        Ok(charges.map(|member| member.map(|member| member.for_member_of(charge))))
+        Ok(charge.with_members(charges))
     }
 }
 
@@ -185,7 +192,10 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
 
     fn check(&self, charge: &Charge) -> BoxedFuture {
         match self.member_charges(charge) {
-            Ok(charges) => self.ask(charges, charge.units(), EachAlone),
+            Ok(charges) => {
+                let cost = whole_cost(charge, &charges);
+                self.ask(charges, cost, EachAlone)
+            }
             Err(error) => Box::pin(ready(Err(error))),
         }
     }

@@ -10,7 +10,7 @@ use crate::algorithm::{AnyAlgorithm, InLua};
 use crate::core::Charge;
 use crate::core::reservation::Reservation;
 use crate::core::settlement::Settlement;
-use crate::limiter::all_in_turn::AllInTurn;
+use crate::limiter::all_in_turn::{AllInTurn, whole_cost};
 use crate::limiter::combination::at_once::{AtOnce, Together};
 use crate::limiter::combination::decided::Part;
 use crate::limiter::combination::held_reservations::{By, Charges, Tentative};
@@ -38,8 +38,7 @@ use crate::limiter::{Boxed, Limiter, LimiterExt, MemberCharges, Operation, Parts
 ///
 /// Each member keeps its own keys. The closure returns each member's key, and its quota if it has
 /// its own. [`of_parts`](AllAtOnce::of_parts) takes both from a charge of several keys. The
-/// decision names the limiter and the quota that refuses or delays. Otherwise it works like a tuple
-/// of algorithms over one key.
+/// decision names the limiter and the quota that refuses or delays.
 ///
 /// A member's charge without a cost has the cost of the whole charge. A peek takes nothing from any
 /// member. The members are asked in turn, like in [`AllInTurn`], which reserves no waits: in a
@@ -188,9 +187,10 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
         }
         let one_call = self.sets.of(&places);
         let decision = one_call.ask(operation, &present).ok()?;
+        let cost = whole_cost(charge, charges);
         let charges = Charges::new(places.iter().copied().zip(present));
         let by = By::AtOnce(Together(Arc::clone(one_call) as Arc<dyn AtOnce>));
-        let (owner, cost) = (self.in_turn.owner(), charge.units());
+        let owner = self.in_turn.owner();
         Some(Box::pin(async move {
             let mut decision = decision.await?;
             let taken = Tentative::new(by, charges, decision.take_reservation()).keep();
@@ -216,7 +216,8 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
 
     fn check(&self, charge: &Charge) -> BoxedFuture {
         self.ask(None, charge, |charges| {
-            self.in_turn.ask(charges, charge.units(), Arc::clone(&self.sets))
+            let cost = whole_cost(charge, &charges);
+            self.in_turn.ask(charges, cost, Arc::clone(&self.sets))
         })
     }
 

@@ -206,8 +206,6 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// A closure of [`settle`](RateLimitLayer::settle) sees each response whose handler took no
     /// units. The body is counted if it returns [`Settle::Later`].
     ///
-    /// The service must take an `http::Request` and return an `http::Response`.
-    ///
     /// **A caller that leaves before the response** drops no body: the whole charge stays, and only
     /// units of a `Concurrency` are released. If that may take seconds, let the handler settle.
     ///
@@ -217,19 +215,15 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     ///
     /// ```
     /// use bytes::Bytes;
-    /// use tower_sluice::algorithm::TokenBucket;
     /// use tower_sluice::crates::http_body::Frame;
-    /// use tower_sluice::{Memory, Quota, RateLimitLayer, by_head};
+    /// use tower_sluice::{RateLimitLayer, by_head};
     ///
-    /// // An event of a stream is a frame of its own, and costs a unit. A comment costs nothing.
-    /// let events = |frame: &Frame<Bytes>| {
-    ///     u64::from(frame.data_ref().is_some_and(|event| !event.starts_with(b":")))
-    /// };
-    /// assert_eq!(events(&Frame::data(Bytes::from("data: hello\n\n"))), 1);
-    /// assert_eq!(events(&Frame::data(Bytes::from(":\n\n"))), 0);
-    /// let limiter = Memory::new("events", TokenBucket::new(Quota::per_day(1_000_000)));
+    /// # let limiter = tower_sluice::testing::Scripted::new();
     /// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")));
-    /// let layer = layer.settle_later(events);
+    /// // An event of a stream is a frame of its own, and costs a unit. A comment costs nothing.
+    /// let layer = layer.settle_later(|frame: &Frame<Bytes>| {
+    ///     u64::from(frame.data_ref().is_some_and(|event| !event.starts_with(b":")))
+    /// });
     /// # let _ = layer;
     /// ```
     ///

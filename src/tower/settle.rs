@@ -56,9 +56,6 @@ use crate::limiter::hold::{self, SettleBy};
 /// [`max_debt`](crate::algorithm::TokenBucket::max_debt). Units that a limit cannot take are
 /// reported by [`Settled`](crate::future::Settled), by
 /// [metrics](crate::limiter::MetricsExt::metrics) and [events](crate::limiter::TraceExt::trace).
-///
-/// If most of a charge is usually refunded, take a [`Budget`](crate::algorithm::Budget) or a
-/// window. If requests are charged little at first and the rest afterwards, take a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settle {
     /// Keeps what was charged.

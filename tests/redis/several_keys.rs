@@ -67,16 +67,16 @@ async fn each_part_is_charged_to_its_own_limit_with_its_own_cost() {
     let server = Server::start();
     for (name, members, limiter) in &fronts(&server) {
         let alice = || Charge::new("alice");
-        for (charge, [one, other]) in [
-            (Charge::new(("alice", ADDRESS)), [1, 1]),
-            (Charge::new(["alice", ADDRESS]).cost(3), [3, 3]),
-            (Charge::several([alice().cost(5), Charge::new(ADDRESS)]), [5, 1]),
-            (Charge::several([alice().cost(5), Charge::new(ADDRESS).cost(2)]), [5, 2]),
-            (Charge::several([alice(), Charge::new(ADDRESS).peek()]), [1, 0]),
-            (Charge::several([alice().cost(0), Charge::new(ADDRESS)]), [1, 1]),
-            (Charge::several([Some(alice().cost(2)), None]), [2, 0]),
-            (Charge::several([None, Some(Charge::new(ADDRESS))]).cost(4), [0, 4]),
-            (Charge::new((alice().cost(7), ADDRESS)).peek(), [0, 0]),
+        for (charge, [one, other], settled) in [
+            (Charge::new(("alice", ADDRESS)), [1, 1], 1),
+            (Charge::new(["alice", ADDRESS]).cost(3), [3, 3], 3),
+            (Charge::several([alice().cost(5), Charge::new(ADDRESS)]), [5, 1], 5),
+            (Charge::several([alice().cost(5), Charge::new(ADDRESS).cost(2)]), [5, 2], 1),
+            (Charge::several([alice(), Charge::new(ADDRESS).peek()]), [1, 0], 1),
+            (Charge::several([alice().cost(0), Charge::new(ADDRESS)]), [1, 1], 1),
+            (Charge::several([Some(alice().cost(2)), None]), [2, 0], 2),
+            (Charge::several([None, Some(Charge::new(ADDRESS))]).cost(4), [0, 4], 4),
+            (Charge::new((alice().cost(7), ADDRESS)).peek(), [0, 0], 0),
         ] {
             let before = taken(members).await;
             let after = [before[0] + one, before[1] + other];
@@ -84,7 +84,7 @@ async fn each_part_is_charged_to_its_own_limit_with_its_own_cost() {
             assert!(decision.is_admitted(), "{name}");
             assert_eq!(taken(members).await, after, "{name}: {charge:?}");
             if let Some(reservation) = decision.take_reservation() {
-                assert_eq!(reservation.cost(), charge.units());
+                assert_eq!(reservation.cost(), settled);
                 limiter.refund(reservation).unwrap();
             }
             taken_in_the_end(members, before).await;

@@ -34,8 +34,9 @@ impl Charge {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// A part without a cost takes the cost of the whole. If parts state a
-    /// [`max_wait`](Charge::max_wait), the whole starts with the shortest. Only parts have quotas.
+    /// A part without a cost takes the cost of the whole. [`AllInTurn`](crate::limiter::AllInTurn)
+    /// lists what is settled. If parts state a [`max_wait`](Charge::max_wait), the whole starts with
+    /// the shortest. Only parts have quotas.
     /// A part may be absent, as in `[Some(user), None]`: its member is not asked. A part may have
     /// parts itself, for a member that is a combination.
     ///

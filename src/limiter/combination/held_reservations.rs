@@ -26,8 +26,8 @@ pub(crate) struct Held {
 /// The charges of a reservation, in the order in which they were asked.
 #[derive(Clone, Copy)]
 pub(crate) struct Charges {
-    /// A bit for each charge without a cost of its own: it takes the cost of the whole charge.
-    inherits: u8,
+    /// A bit for each charge whose cost a settlement of the whole states.
+    settled: u8,
     /// The place of each among all parts of the request.
     places: [u16; Together::MAX],
 }
@@ -43,12 +43,12 @@ pub(crate) struct Tentative(HeldReservations);
 impl Charges {
     /// Each charge has the place of its part.
     pub(crate) fn new<'a>(charges: impl IntoIterator<Item = (usize, &'a Charge)>) -> Self {
-        let (mut inherits, mut places) = (0, [0; Together::MAX]);
+        let (mut settled, mut places) = (0, [0; Together::MAX]);
         for (index, (place, charge)) in charges.into_iter().take(places.len()).enumerate() {
-            inherits |= u8::from(charge.inherits_cost) << index;
+            settled |= u8::from(charge.is_settled) << index;
             places[index] = u16::try_from(place).unwrap_or(u16::MAX);
         }
-        Self { inherits, places }
+        Self { settled, places }
     }
 }
 
@@ -101,15 +101,15 @@ impl HeldReservations {
     }
 
     /// Settles each reservation with the limiter that made it, the latest first. `actual` returns
-    /// the used units of a charge. Its arguments are the place of the charge, true if it takes the
-    /// cost of the whole, and its own units. Also returns the reservations that their limiters did
+    /// the used units of a charge. Its arguments are the place of the charge, true if a settlement
+    /// states its cost, and its own units. Also returns the reservations that their limiters did
     /// not settle.
     pub(crate) fn settle(self, actual: impl Fn(usize, bool, u64) -> u64) -> (Settlement, Self) {
         let (mut settled, mut unsettled) = (Vec::new(), Vec::new());
         for Held { by, charges, reservation } in self.0.into_iter().rev() {
-            let Charges { inherits, places } = charges;
+            let Charges { settled: is_settled, places } = charges;
             let used =
-                |index: usize, own| actual(places[index].into(), inherits >> index & 1 == 1, own);
+                |index: usize, own| actual(places[index].into(), is_settled >> index & 1 == 1, own);
             match by.settle(reservation, &used) {
                 Ok(settlement) => settled.push(settlement),
                 Err(reservation) => unsettled.push(Held { by, charges, reservation }),
@@ -119,8 +119,8 @@ impl HeldReservations {
         (Settlement::all(settled), Self(unsettled))
     }
 
-    /// Settles a charge of `cost` units, of which `actual` were used. A part with its own cost
-    /// keeps that cost, unless all is refunded.
+    /// Settles a charge of `cost` units, of which `actual` were used. The parts whose cost that does
+    /// not state keep theirs, unless all is refunded.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl HeldReservations {
         cost: u64,
         actual: u64,
     ) -> Result<Settlement, Reservation> {
-        let used = |_, inherits, own| if inherits || actual == 0 { actual } else { own };
+        let used = |_, is_settled, own| if is_settled || actual == 0 { actual } else { own };
         let (settlement, unsettled) = self.settle(used);
         unsettled.into_reservation(owner, cost).map_or(Ok(settlement), Err)
     }

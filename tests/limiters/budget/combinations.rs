@@ -68,3 +68,32 @@ async fn members_at_once_are_settled_each_by_its_own() {
     let charge = Charge::new("alice").cost(100).max_wait(Duration::from_secs(60));
     assert!(tokens.check(&charge).await.expect("a decision").is_admitted());
 }
+
+/// Tokens, requests and calls at once, of which the tokens alone are known afterwards.
+#[tokio::test]
+async fn the_only_part_with_a_cost_is_settled() {
+    let (_server, pool) = Server::pooled();
+    let tokens = Redis::new("tokens", Budget::new(HOUR), pool.clone()).decision_timeout(LONG);
+    let requests = Redis::new("requests", FixedWindow::new(HOUR), pool.clone());
+    let at_once = Redis::new("at once", Concurrency::new(3), pool);
+    let in_turn = [tokens.clone().boxed(), requests.clone().boxed(), at_once.clone().boxed()];
+    let in_turn = AllInTurn::of_parts(in_turn);
+    let one_call = AllAtOnce::of_parts((tokens.clone(), requests.clone(), at_once.clone()));
+    for limiter in [in_turn.boxed(), one_call.boxed()] {
+        let charge = || Charge::new((Charge::new("alice").cost(50), "alice", "alice"));
+        for (used, tokens_left, requests_left) in [(20, 80, 99), (0, 80, 99), (70, 10, 98)] {
+            hold_and_settle(&limiter, charge(), used).await;
+            let left = (left(&tokens, "alice").await, left(&requests, "alice").await);
+            assert_eq!(left, (tokens_left, requests_left), "{used}");
+            assert_eq!(at_once.peek("alice").await.unwrap().remaining(), Some(3));
+        }
+        tokens.reset("alice").await.unwrap();
+        // A layer that settles nothing, and a guard that is dropped, settle this cost.
+        let taken = limiter.check(&charge()).await.unwrap().into_reservation().unwrap();
+        assert_eq!(taken.cost(), 50);
+        limiter.settle(taken, 50).unwrap().await.unwrap();
+        assert_eq!(left(&tokens, "alice").await, 50);
+        tokens.reset("alice").await.unwrap();
+        requests.reset("alice").await.unwrap();
+    }
+}
