@@ -338,3 +338,51 @@ async fn units_that_another_process_releases_are_found() {
     assert!(mine.settle(first, 0).is_ok());
     waiting.next(1).await;
 }
+
+/// Of limits that are asked in turn, the charges wait as those of one call do.
+#[tokio::test(start_paused = true)]
+async fn jobs_under_two_limits_in_turn_wait_for_what_others_hold() {
+    let limits = [("tenant", 2), ("workers", 3)];
+    let limits = limits.map(|(name, units)| Memory::new(name, Concurrency::new(units)).boxed());
+    let jobs = AllInTurn::of_parts(limits);
+    let begun = Instant::now();
+    let mut running = tokio::task::JoinSet::new();
+    for owner in [["big"; 20].as_slice(), &["small"; 3]].concat() {
+        let jobs = jobs.clone();
+        running.spawn(async move {
+            let mut admitted = jobs.acquire((owner, "all")).await.expect("a worker");
+            let _hold = jobs.hold(admitted.take_reservation().expect("it holds units"));
+            let began = begun.elapsed();
+            sleep(SECOND).await;
+            (owner, began)
+        });
+    }
+    let began = running.join_all().await;
+    let last = |name| began.iter().filter(|one| one.0 == name).map(|one| one.1).max().unwrap();
+    // Each waits at most a pause longer than until a worker is free.
+    assert!(last("small") < 3 * (SECOND + LONGEST_PAUSE), "{began:?}");
+    assert!(last("big") < 11 * (SECOND + LONGEST_PAUSE), "{began:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_in_turn_that_refuses_for_long_ends_the_wait_for_held_units() {
+    let day = Memory::new("day", FixedWindow::new(Quota::per_day(2)).anchored());
+    let both = AllInTurn::of_parts([limit(1).boxed(), day.boxed()]);
+    let charge = || Charge::new(("one", "all"));
+    let _held = both.check(&charge()).await.expect("a decision");
+    let refused = both.check(&charge()).await.expect("a decision");
+    assert!(matches!(refused.outcome(), Outcome::Deny { .. }));
+
+    // The held unit does not come back in time.
+    let begun = Instant::now();
+    assert!(both.acquire(charge().max_wait(5 * SECOND)).await.is_err());
+    assert!(begun.elapsed() > 4 * SECOND && begun.elapsed() <= 5 * SECOND);
+
+    // No unit of the day is left.
+    let second = both.acquire((Charge::new("other"), Charge::new("all"))).await;
+    assert!(second.is_ok());
+    let begun = Instant::now();
+    let refusal = both.acquire(charge()).await.expect_err("the day is over");
+    assert!(refusal.retry_after().is_some_and(|wait| wait > 3_600 * SECOND));
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}

@@ -5,6 +5,7 @@
 //! they would refuse, so that the caller comes back when all of them admit.
 
 use std::collections::VecDeque;
+use std::convert::identity;
 use std::future::{Future, ready};
 use std::mem;
 use std::pin::Pin;
@@ -19,6 +20,7 @@ use super::join_all::join_all;
 use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 use crate::limiter::acquire::too_long_a_wait;
 use crate::limiter::operate::AllHeld;
+use crate::limiter::queues::SHORTEST_PAUSE;
 use crate::limiter::timeout::{after_other_calls, connected};
 use crate::limiter::{Limiter, Operation};
 
@@ -178,6 +180,19 @@ impl Step {
         self.estimates.iter().any(|(_, one)| one.as_ref().is_none_or(|one| !one.is_admitted()))
     }
 
+    /// Returns true if no slot of the parts is ever reserved: all their limits are of concurrency.
+    fn only_holds(&self) -> bool {
+        let Some(Ok(peeked)) = &self.peeked else { return false };
+        peeked.is_at_once() && peeked.policies().all(|one| one.quota().period().is_zero())
+    }
+
+    fn may_wait(&mut self, waits: &[(usize, Option<Duration>)]) {
+        for Part { place, charge, .. } in &mut self.parts {
+            let own = waits.iter().find(|(of, _)| of == place);
+            charge.max_wait = own.and_then(|(_, wait)| *wait);
+        }
+    }
+
     fn foresees_refusal(&self) -> bool {
         self.estimates.iter().any(|(_, one)| one.as_ref().is_some_and(|one| !one.is_admitted()))
     }
@@ -226,7 +241,7 @@ impl Step {
 /// It asks parts together as the [`Rules`] say, and reserves a wait only if one call decides about
 /// all. Otherwise it asks in turn, in the order of the places, after a peek at each part. If a part
 /// refuses, those that were not asked estimate how long they would refuse, so that the caller comes
-/// back when all of them admit.
+/// back when all of them admit. It asks again if only units that others hold are missing.
 ///
 /// # Errors
 ///
@@ -236,15 +251,22 @@ pub async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Er
     let mut steps = steps(parts, rules);
     let mut decided = Decided::default();
     let mut answered = false;
+    // The place of each part that is asked in turn, and its longest wait.
+    let mut waits = Vec::new();
     while let Some(mut step) = steps.pop_front() {
+        let (holds, foreseen) = (step.only_holds(), step.will_refuse());
+        if holds && foreseen && decided.decisions.is_empty() {
+            step.may_wait(&waits);
+        }
         let answer = match step.peeked.take_if(|peeked| peeked.is_err()) {
             Some(Err(error)) => Err(error),
             _ => match step.ask(rules, step.charges()).await {
                 Ok(answer) => after_others(answer, &step.parts[0].charge, &mut answered),
                 Err(AtATime(size)) => {
                     // A slot that one call reserves would not be a slot for the others.
-                    let no_wait = |part: &mut Part| part.charge.max_wait = Some(Duration::ZERO);
-                    step.parts.iter_mut().for_each(no_wait);
+                    waits.extend(step.parts.iter_mut().map(|Part { place, charge, .. }| {
+                        (*place, charge.max_wait.replace(Duration::ZERO))
+                    }));
                     let split = peek(Step::of(step.parts, size), rules, &mut answered).await;
                     split.into_iter().rev().for_each(|step| steps.push_front(step));
                     continue;
@@ -252,7 +274,16 @@ pub async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Er
             },
         };
         let own = match answer {
-            Ok((by, decision)) => {
+            Ok((by, mut decision)) => {
+                if holds && !foreseen {
+                    // Another charge may have taken the units since the peek.
+                    step.may_wait(&waits);
+                    let wait = step.parts[0].charge.longest_wait().unwrap_or_default();
+                    if !wait.is_zero() {
+                        let asks_again = decision.into_retry(wait, SHORTEST_PAUSE);
+                        decision = asks_again.unwrap_or_else(identity);
+                    }
+                }
                 let (own, taken) = PartsDecision::of(by, step.parts, decision);
                 Decided { decisions: vec![own], taken }
             }
@@ -315,7 +346,11 @@ async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<
             .map(|peeked| after_others(peeked, &parts[0].charge, &mut others_answered.clone()));
         *peeked = own;
     }
-    seen.sort_by_key(|step| (!step.will_refuse(), !fails(step)));
+    // A charge waits for units that others hold only if nothing else refuses.
+    seen.sort_by_key(|step| {
+        let refuses = step.will_refuse();
+        (!refuses, refuses && step.only_holds(), !fails(step))
+    });
     seen
 }
 

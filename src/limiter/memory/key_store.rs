@@ -178,8 +178,10 @@ impl<A: Algorithm> Store<A> {
             ((Ruling { not_taken, ..answer }, now), is_changed.then(expires_at))
         })?;
         self.named.note_pause(&name, &answer, now);
-        // Not under the lock: a waker may drop a task that settles.
-        self.named.lines.queues.release(&name);
+        if operation != Operation::Estimate {
+            // Not under the lock: a waker may drop a task that settles.
+            self.named.lines.queues.release(&name);
+        }
         let quota = charge.own_quota().cloned();
         let from = local_provenance(now);
         Ok(self.named.decision(quota, (0, &charge.keep_free), answer, from, Key::Constant("")))
