@@ -99,7 +99,7 @@ debug_by_name!([] Head<'_>: method);
 /// # let _ = layer;
 /// ```
 ///
-/// If the type of the layer is not stated there, cast the function:
+/// If the type is not stated there, or a setter such as `respond` follows, cast the function:
 /// `by_head(user as fn(Head<'_>) -> _)`.
 #[must_use]
 pub fn by_head<F, C>(find: F) -> ByHead<F>

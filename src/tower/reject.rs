@@ -37,7 +37,8 @@ use crate::core::{Decision, Refusal};
     note = "a service that does not speak HTTP needs `.respond(Raise)`: refusals become its errors",
     note = "or `.respond(|request: Request<Body>, refusal: &Refusal| ..)`: the closure returns a response; with axum, end it with `.into_response()`",
     note = "a body without `Default` needs `.respond(HttpResponder::new().empty_body(|| ..))`",
-    note = "the closure of `HttpResponder::body` returns the service's body type; with axum `axum::body::Body`"
+    note = "the closure of `HttpResponder::body` returns the service's body type; with axum `axum::body::Body`",
+    note = "`text` and `problem_json` need a body that is `From<String>`; tonic's is not, and its status has the text"
 )]
 pub trait Respond<Req, Res, E> {
     /// The error of the limited service: that of the inner service, unless refusals are errors too.
