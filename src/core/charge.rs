@@ -163,12 +163,8 @@ impl Charge {
     /// the units that this caller may still take. A batch with such a charge runs the complete
     /// script, which is longer.
     ///
-    /// # With a `max_wait`
-    ///
-    /// The slot is where the cost and these units fit. **In a window, a log, a counter or a smooth
-    /// limiter, nobody goes before that slot**: people wait behind the job. In a bucket or a budget
-    /// they may still go, and the charge then leaves fewer units at its slot. Give such a charge no
-    /// `max_wait`, and let it come back.
+    /// **Give such a charge no `max_wait`**, and let it come back. Its slot is where the cost and
+    /// these units fit: only in a bucket or a budget do others go before.
     pub fn keep_free(mut self, units: impl Into<KeepFree>) -> Self {
         self.keep_free = units.into();
         self

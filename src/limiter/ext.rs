@@ -438,8 +438,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// ```
     ///
     /// Requests that wait already ask again at the end of their wait, if this process knows of the
-    /// pause by then: from a call of its own, or from an answer to a later charge. They go behind
-    /// those that reserved slots meanwhile. Other processes spend [leased](LimiterExt::lease) units
+    /// pause by then from an answer. Other processes spend [leased](LimiterExt::lease) units
     /// for 100 ms.
     ///
     /// A charge of several keys pauses each of them. Limiters that are asked in turn reserve no

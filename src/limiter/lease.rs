@@ -93,9 +93,7 @@ impl<L: Limiter> Lease<L> {
     }
 
     /// Sets the time for which leased units may be spent, 1 ms to a day. Clones keep theirs.
-    /// Default: 100 ms.
-    ///
-    /// A longer time weakens the [bound](Lease#the-bound), and saves more calls.
+    /// Default: 100 ms. A longer time weakens the [bound](Lease#the-bound).
     pub fn valid_for(self, time: Duration) -> Self {
         let validity = time.clamp(LeaseSettings::MIN_VALIDITY, LeaseSettings::MAX_VALIDITY);
         self.with(LeaseSettings { validity, ..self.leases.settings })
@@ -104,13 +102,12 @@ impl<L: Limiter> Lease<L> {
     /// Sets the most keys that are watched at once, at least 1. Charges of further keys go to the
     /// inner limiter. Clones keep theirs. Default: 10,000.
     ///
-    /// A key is watched until it is idle for twice the validity. Keys are spread over shards of
-    /// equal size, so a shard can be full a few percent early.
+    /// Keys are spread over shards of equal size, so a shard can be full a few percent early.
     pub fn max_keys(self, keys: usize) -> Self {
         self.with(LeaseSettings { max_keys: keys.max(1), ..self.leases.settings })
     }
 
-    /// Refunds the unspent units of all keys now. When the last clone is dropped, it does the same.
+    /// Refunds the unspent units of all keys now.
     ///
     /// It is for a graceful shutdown. Call it when the last request has been answered, while the
     /// runtime still sends refunds. Leases for later charges are returned as usual.

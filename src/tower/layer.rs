@@ -134,41 +134,15 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     ///
     /// - **Trust**: whoever answers the client can stop its key for `longest`, so set this only
     ///   where the upstream is trusted. If a client calls several upstreams, give each a key of its own.
-    /// - **Calls during the time** do not reach the upstream. Those whose `max_wait` allows it wait
-    ///   for its end; others are refused with the rest of it as their `Retry-After`. Those that
-    ///   wait already ask the limiter once more before they go.
+    /// - **Calls during the time** wait for its end if their `max_wait` allows it. Others are refused
+    ///   with the rest of it as their `Retry-After`.
     /// - A call that took no units pauses nothing: one that [`FailOpen`](crate::FailOpen) or a shadow
     ///   admitted, or whose handler took its units.
     /// - A gRPC status in trailers does not count.
-    /// - The service must return an `http::Response`. The guide's page on [clients] has the line that
-    ///   makes one of reqwest's response.
+    /// - The service must return an `http::Response`. The guide's page on [clients] has an example,
+    ///   and the line that makes one of reqwest's response.
     ///
     /// [clients]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/clients/
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use http::{Request, Response};
-    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::key::Global;
-    /// use tower_sluice::{Memory, Quota, RateLimitLayer};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
-    /// let busy = service_fn(|_: Request<()>| async {
-    ///     Ok::<_, BoxError>(Response::builder().status(503).header("retry-after", 3).body("busy")?)
-    /// });
-    /// let limiter = Memory::new("supplier", TokenBucket::new(Quota::per_second(100)));
-    /// let client = RateLimitLayer::new(limiter, Global)
-    ///     .obey_upstream(Duration::from_secs(60))
-    ///     .layer(busy);
-    /// assert_eq!(client.clone().oneshot(Request::new(())).await?.status(), 503);
-    /// // It does not reach the supplier.
-    /// let second = client.oneshot(Request::new(())).await?;
-    /// assert_eq!(second.status(), 429);
-    /// assert_eq!(second.headers()["retry-after"], "3");
-    /// # Ok::<(), BoxError>(()) }).unwrap();
-    /// ```
     #[doc(alias("retry_after", "backoff"))]
     pub fn obey_upstream(
         self,
