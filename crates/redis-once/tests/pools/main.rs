@@ -23,7 +23,6 @@ use tokio::time::{Instant, sleep};
 
 use servers::cluster::Cluster;
 use servers::proxy::{Fault, Proxy};
-use servers::stats::calls;
 use servers::trouble::{D, LONG, SLACK, cut, figure, in_time, others, run};
 use servers::{NOWHERE, Server, eventually, fake, stats};
 

@@ -5,6 +5,7 @@ use super::*;
 
 use redis_once::PoolBuilder;
 use servers::in_its_own_process;
+use servers::stats::calls;
 use servers::tls::{Authority, TlsServer, install_crypto_provider};
 
 async fn assert_well(pool: Pool) {
