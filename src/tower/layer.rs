@@ -224,7 +224,8 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// dropped while they were sent. tonic's own server does not.
     ///
     /// At most 64 MiB of a body are read, for 2 s at most, and of 256 bodies at once; further
-    /// bodies are dropped. The body of a caller with `Expect: 100-continue` is not read. Put the layer outside of a decompression of bodies. The runtime needs timers.
+    /// bodies are dropped. The body of a caller with `Expect: 100-continue` is not read. Put the
+    /// layer outside of a decompression of bodies. The runtime needs timers.
     ///
     /// The service must take an `http::Request` with a body that has a `Default`, as those of axum
     /// and tonic do. hyper's `Incoming` has none: wrap it in another body outside of the layer.
