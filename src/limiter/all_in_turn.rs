@@ -52,8 +52,8 @@ use crate::core::{Charge, Decision, Error, ErrorKind};
 ///
 /// **Waits.** Nothing is reserved. A charge is admitted now, or refused with a time to come back:
 /// that of the member that refuses longest. One that may wait asks again while only units of a
-/// [`Concurrency`](crate::algorithm::Concurrency) are missing, as there. The decision [reports](Decision::policies) the policies
-/// of all members from which the charge takes units.
+/// [`Concurrency`](crate::algorithm::Concurrency) are missing, as there. The decision
+/// [reports](Decision::policies) the policies of all members from which the charge takes units.
 ///
 /// **Deadlines.** Each check of a member has that member's own deadline. Inside of a
 /// [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the time ends
