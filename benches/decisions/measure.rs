@@ -65,8 +65,9 @@ pub(crate) fn redis_benchmark(
     let fields: Vec<f64> = line
         .rsplit(',')
         .take(7)
-        .map(|field| field.trim_matches('"').parse().expect("a number"))
-        .collect();
+        .map(|field| field.trim_matches('"').parse())
+        .collect::<Result<_, _>>()
+        .unwrap_or_else(|_| panic!("redis-benchmark wrote {text:?} and {output:?}"));
     let [_max, p99, _p95, p50, _min, _mean, per_second] = fields[..] else { panic!("{line}") };
     Cost {
         per_second,
