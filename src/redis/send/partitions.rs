@@ -10,7 +10,8 @@ use redis_once::calls::Partition;
 
 /// The fewest charges without an answer that are split between two calls. Fewer share one call: a
 /// call costs as much as a dozen charges. With 16 tasks on one thread, one call for all of them
-/// makes a fifth more decisions per second than two.
+/// makes a fifth more decisions per second than two. Charges of one key are split only above a full
+/// call: the script counts them together, so there a call costs as much as all of its charges.
 const MIN_SHARED: usize = 24;
 
 /// The partitions with requests to send, or with a call in flight.
@@ -46,8 +47,8 @@ struct PartitionState {
     /// The number of requests without an answer before the last call ended. Callers that have just
     /// got an answer often ask again: without them, the next call would be too small to be split.
     unanswered_before: usize,
-    /// True after a call was sent, until a request arrives or the next call is allowed.
-    has_just_sent: bool,
+    /// The number of calls sent since a request arrived or the next call was allowed.
+    just_sent: usize,
     /// True while a connection is awaited.
     is_connecting: bool,
     is_sendable: bool,
@@ -81,7 +82,7 @@ impl Partitions {
     pub(super) fn arrived(&mut self, partition: Partition, requests: usize) {
         if let Some(state) = self.partitions.get_mut(&partition) {
             state.waiting += requests;
-            state.has_just_sent = false;
+            state.just_sent = 0;
         }
         self.update(partition);
     }
@@ -147,7 +148,7 @@ impl Partitions {
         let state = self.partitions.entry(partition).or_default();
         state.calls_in_flight += 1;
         state.requests_in_flight += requests;
-        state.has_just_sent = true;
+        state.just_sent += 1;
         self.just_sent.push(partition);
         self.update(partition);
     }
@@ -192,7 +193,13 @@ impl PartitionState {
 
     /// Returns true if a call may be sent now.
     fn may_send(&self, limits: &CallBounds) -> bool {
-        let is_held = self.has_just_sent && self.is_shared(limits);
+        // Of several full calls, too, half waits: if all were sent at once, the server would answer
+        // all at once, and stand still while this process reads.
+        let at_once = match self.waiting < limits.batch_size {
+            true => 1,
+            false => (limits.in_flight / 2).max(1),
+        };
+        let is_held = self.just_sent >= at_once && self.is_shared(limits);
         let may_begin = !self.is_connecting && self.calls_in_flight < limits.in_flight;
         !self.hash_slots.is_empty() && may_begin && !is_held
     }
@@ -212,7 +219,8 @@ impl PartitionState {
 
     /// Returns true if two calls share the requests, half each.
     fn is_shared(&self, limits: &CallBounds) -> bool {
-        limits.in_flight > 1 && self.expected(limits) >= MIN_SHARED
+        let fewest = if limits.is_hot { limits.batch_size + 1 } else { MIN_SHARED };
+        limits.in_flight > 1 && self.expected(limits) >= fewest
     }
 
     /// Returns the number of requests without an answer now, or before the last call ended. Of one

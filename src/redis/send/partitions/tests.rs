@@ -57,6 +57,41 @@ fn of_one_key_only_the_charges_that_are_there_count() {
 }
 
 #[test]
+fn charges_of_one_key_share_a_call_until_it_is_full() {
+    let mut partitions = Partitions::new(64);
+    partitions.set_max_in_flight(4);
+    partitions.call_begins(3, 2, true);
+    partitions.call_ended(3, 2);
+    partitions.push(3, 7, 64);
+    assert_eq!((partitions.next(true), partitions.max_size(3)), (None, 64));
+    partitions.arrived(3, 1);
+    assert_eq!((partitions.next(true), partitions.max_size(3)), (Some((3, 7)), 33));
+}
+
+#[test]
+fn half_of_the_calls_are_sent_at_once_if_they_are_full() {
+    for (waiting, at_once) in [(64 + 63, 1), (2 * 64, 2), (9 * 64, 2)] {
+        let mut partitions = Partitions::new(64);
+        partitions.set_max_in_flight(4);
+        partitions.push(3, 7, waiting);
+        let send = |partitions: &mut Partitions| {
+            let is_sent = partitions.next(false).is_some();
+            if is_sent {
+                partitions.shrink(3, 64);
+                partitions.call_begins(3, 64, false);
+            }
+            is_sent
+        };
+        let sent = (0..4).filter(|_| send(&mut partitions)).count();
+        assert_eq!(sent, at_once, "of {waiting} charges");
+        // Answers come, or other charges.
+        partitions.allow_next();
+        partitions.arrived(3, 64);
+        assert!(send(&mut partitions), "{waiting}");
+    }
+}
+
+#[test]
 fn a_full_call_is_found_behind_small_ones() {
     let mut partitions = Partitions::new(64);
     partitions.set_max_in_flight(2);
