@@ -155,13 +155,14 @@ impl<A: InLua> Redis<A> {
     /// Sets the most charges in one call, 1 to 1,000; with several quotas at most 4,000 keys.
     /// Default: 64.
     ///
-    /// A call of 64 charges blocks Redis for about 200 µs. While 8 or more charges have no answer
-    /// (24 if they have one key), a call takes at most half of them.
+    /// A call of 64 charges blocks Redis for about 200 µs. While 24 or more charges have no answer
+    /// (of one key: more than a call takes), a call takes at most half of them.
     pub fn max_batch_size(self, charges: usize) -> Self {
         self.configure(|config| config.set_max_batch_size(charges))
     }
 
-    /// Sets the most calls in flight for each connection, at least 1. Default: 2.
+    /// Sets the most calls in flight to a server, at least 1; in a cluster, over a connection.
+    /// Default: 4.
     pub fn max_in_flight(self, calls: usize) -> Self {
         self.configure(|config| config.max_in_flight = calls.max(1))
     }

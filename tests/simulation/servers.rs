@@ -58,6 +58,8 @@ pub struct Servers {
     order: Order,
     /// The password that clients log in with.
     password: Option<&'static str>,
+    /// The number of connections of a pool to a server.
+    connections: u32,
     /// Roles and slots change one at a time.
     turns: Mutex<()>,
     tasks: RefCell<Vec<AbortHandle>>,
@@ -92,11 +94,17 @@ impl Servers {
         };
         let follow = |one| spawn_local(Rc::clone(&group).follow(one)).abort_handle();
         let has_replicas = replicas > 0;
+        // Two connections that wait for a primary wake in an order that tokio draws.
+        let connections = match order {
+            Order::Sentinels(_) => 1,
+            Order::One | Order::Cluster(_) => dice.u32(1..=2),
+        };
         let tasks = (0..group.hosts.len()).filter(|_| has_replicas).map(follow).collect();
         let servers = Rc::new(Self {
             group: Rc::clone(&group),
             order,
             password,
+            connections,
             turns: Mutex::default(),
             tasks: RefCell::new(tasks),
         });
@@ -107,8 +115,7 @@ impl Servers {
         servers
     }
 
-    /// A pool of connections to them, as a client makes it. It has the builder's defaults, but for
-    /// sentinels one connection: two that wait for a primary wake in an order that tokio draws.
+    /// A pool of connections to them, as a client makes it.
     pub fn pool(&self, dialer: &Dialer) -> PoolBuilder {
         self.pool_by(dialer, false)
     }
@@ -131,10 +138,7 @@ impl Servers {
             }
         };
         let dialer = dialer.clone();
-        let mut pool = Pool::builder(&url).expect("an address");
-        if let Order::Sentinels(_) = self.order {
-            pool = pool.size(1);
-        }
+        let pool = Pool::builder(&url).expect("an address").size(self.connections);
         pool.dial(move |host, _| dialer.clone().dial(host))
     }
 

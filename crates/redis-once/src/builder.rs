@@ -89,7 +89,7 @@ impl PoolBuilder {
     fn new(address: Address) -> Self {
         Self {
             address,
-            size: 2,
+            size: 1,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             response_timeout: None,
             resolver: None,
@@ -102,7 +102,7 @@ impl PoolBuilder {
 }
 
 impl<B: 'static> PoolBuilder<B> {
-    /// Sets the number of connections to a server, for each runtime, at least 1. Default: 2.
+    /// Sets the number of connections to a server, for each runtime, at least 1. Default: 1.
     pub fn size(mut self, connections: u32) -> Self {
         self.size = connections.max(1);
         self

@@ -24,8 +24,8 @@ const MAX_BATCH_SIZE: usize = 1_000;
 /// The most keys in one call, since a script can pass at most 8,000 arguments to a command.
 const MAX_KEYS: usize = 4_000;
 
-/// The default of the most calls at the same time over one connection.
-const DEFAULT_MAX_IN_FLIGHT: usize = 2;
+/// The default of the most calls at the same time to one server.
+const DEFAULT_MAX_IN_FLIGHT: usize = 4;
 
 /// The default of the most charges that wait to be sent.
 const DEFAULT_QUEUE_CAPACITY: usize = 16_384;
@@ -53,7 +53,7 @@ pub(crate) struct Config {
     pub(crate) clock: Option<CallerClock>,
     /// The most charges in one call.
     pub(crate) max_batch_size: usize,
-    /// The most calls at the same time, for each connection.
+    /// The most calls at the same time to one server.
     pub(crate) max_in_flight: usize,
     pub(crate) queue_room: Arc<QueueRoom>,
     /// Reports its calls.

@@ -207,8 +207,7 @@ impl Worker {
     fn update(&mut self) {
         let Self { config, queue, refunding, .. } = self;
         refunding.take_if(|_| !queue.has_refunds_in_flight(0));
-        let calls = config.max_in_flight.saturating_mul(config.pool.client.size());
-        queue.partitions.set_max_in_flight(calls);
+        queue.partitions.set_max_in_flight(config.max_in_flight);
     }
 
     /// Allows the next calls if answers came, which this process must read. Also allows them if no
