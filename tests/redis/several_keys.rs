@@ -520,6 +520,43 @@ async fn a_quota_that_no_member_is_given_is_an_error() {
     }
 }
 
+/// A plan may state how many jobs run at once, beside a limit of another kind.
+#[tokio::test]
+async fn a_part_states_a_quota_at_once() {
+    let (_server, pool) = Server::pooled();
+    let cluster = pool.clone().by_hash_slot();
+    let jobs = |pool: &Pool| {
+        let jobs = Concurrency::new(1).max_hold(HOUR);
+        Redis::new("jobs", jobs, pool.clone()).decision_timeout(PATIENT)
+    };
+    let in_memory = [
+        Memory::new("user", TokenBucket::new(quota(1_000))).boxed(),
+        Memory::new("jobs", Concurrency::new(1)).boxed(),
+    ];
+    let fronts = [
+        ("one call", AllAtOnce::of_parts((user(&pool), jobs(&pool))).boxed()),
+        ("in turn", AllAtOnce::of_parts((user(&cluster), jobs(&cluster))).boxed()),
+        ("AllInTurn", AllInTurn::of_parts(in_memory).boxed()),
+    ];
+    for (name, limiter) in fronts {
+        for cost in [1, 3] {
+            // Of its own key, since what runs is held.
+            let plan = || Charge::new(format!("{name} {cost}")).quota(Quota::at_once(2));
+            let part = || Charge::new((Charge::new("alice").cost(cost), plan()));
+            for _ in 0..2 {
+                let admitted = limiter.check(&part()).await;
+                assert!(admitted.is_ok_and(|one| one.is_admitted()), "{name}, {cost}");
+            }
+            let refused = limiter.check(&part()).await.unwrap();
+            assert_eq!(refused.limiter(), Some("jobs"), "{name}, {cost}");
+            // Only a limit at once has such a quota.
+            let wrong = Charge::new("alice").quota(Quota::at_once(2));
+            let error = limiter.check(&Charge::new((wrong, "idle"))).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Configuration, "{name}, {cost}");
+        }
+    }
+}
+
 /// One script has room for eight of any algorithms, or for fewer: then they are asked in turn.
 #[tokio::test]
 async fn eight_of_any_algorithms_decide_with_equal_and_with_different_costs() {

@@ -46,7 +46,7 @@ fn keep_free(charges: &[&Charge]) -> Result<KeepFree, Error> {
 
 fn quotas(charges: &[&Charge], own: &Quotas) -> Result<Vec<Quota>, Error> {
     let quota = |(charge, own): (&&Charge, &Quota)| {
-        charge.own_quota().map_or(Ok(*own), Quotas::one).map_err(|error| {
+        charge.own_quota().map_or(Ok(*own), Quotas::only).map_err(|error| {
             Error::new(ErrorKind::Configuration, "a member takes one quota").with_source(error)
         })
     };
