@@ -55,19 +55,10 @@ struct PartitionState {
 }
 
 impl Partitions {
-    pub(super) fn new(max_batch_size: usize) -> Self {
-        let limits = CallBounds { batch_size: max_batch_size, in_flight: 1, is_hot: false };
+    pub(super) fn new(batch_size: usize, in_flight: usize) -> Self {
+        let limits = CallBounds { batch_size, in_flight, is_hot: false };
         let (partitions, sendable, just_sent) = (BTreeMap::new(), VecDeque::new(), Vec::new());
         Self { partitions, sendable, just_sent, limits }
-    }
-
-    /// Sets the most calls of one partition in flight.
-    pub(super) fn set_max_in_flight(&mut self, calls: usize) {
-        if self.limits.in_flight != calls {
-            self.limits.in_flight = calls;
-            let partitions: Vec<_> = self.partitions.keys().copied().collect();
-            partitions.into_iter().for_each(|partition| self.update(partition));
-        }
     }
 
     /// Adds a slot with `requests` waiting requests.

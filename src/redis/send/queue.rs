@@ -42,8 +42,8 @@ struct SlotQueue {
 }
 
 impl Queue {
-    pub(super) fn new(pool: Pool, max_batch_size: usize) -> Self {
-        let partitions = Partitions::new(max_batch_size);
+    pub(super) fn new(pool: Pool, max_batch_size: usize, max_in_flight: usize) -> Self {
+        let partitions = Partitions::new(max_batch_size, max_in_flight);
         Self { pool, queues: BTreeMap::new(), partitions, count: 0 }
     }
 

@@ -179,7 +179,7 @@ struct Worker {
 impl Worker {
     fn new(config: Arc<Config>) -> Self {
         Self {
-            queue: Queue::new(config.pool.clone(), config.max_batch_size),
+            queue: Queue::new(config.pool.clone(), config.max_batch_size, config.max_in_flight),
             config,
             refunding: None,
             connecting: FuturesUnordered::new(),
@@ -203,11 +203,10 @@ impl Worker {
         self.answered == 1
     }
 
-    /// Updates the connection of refunds and the most calls in flight.
+    /// Forgets the connection of refunds when these have ended.
     fn update(&mut self) {
-        let Self { config, queue, refunding, .. } = self;
+        let Self { queue, refunding, .. } = self;
         refunding.take_if(|_| !queue.has_refunds_in_flight(0));
-        queue.partitions.set_max_in_flight(config.max_in_flight);
     }
 
     /// Allows the next calls if answers came, which this process must read. Also allows them if no

@@ -2,8 +2,7 @@ use super::*;
 
 #[test]
 fn callers_who_have_just_been_answered_are_expected_again() {
-    let mut partitions = Partitions::new(64);
-    partitions.set_max_in_flight(2);
+    let mut partitions = Partitions::new(64, 2);
     let send_half = |partitions: &mut Partitions| {
         assert_eq!((partitions.next(true), partitions.max_size(3)), (Some((3, 7)), 24));
         partitions.shrink(3, 24);
@@ -32,8 +31,7 @@ fn callers_who_have_just_been_answered_are_expected_again() {
 
 #[test]
 fn few_charges_share_a_call() {
-    let mut partitions = Partitions::new(64);
-    partitions.set_max_in_flight(2);
+    let mut partitions = Partitions::new(64, 2);
     partitions.push(3, 7, 23);
     assert_eq!((partitions.next(true), partitions.max_size(3)), (None, 64));
     partitions.arrived(3, 1);
@@ -43,8 +41,7 @@ fn few_charges_share_a_call() {
 #[test]
 fn of_one_key_only_the_charges_that_are_there_count() {
     for is_one_key in [false, true] {
-        let mut partitions = Partitions::new(64);
-        partitions.set_max_in_flight(2);
+        let mut partitions = Partitions::new(64, 2);
         partitions.push(3, 7, 32);
         partitions.shrink(3, 16);
         partitions.call_begins(3, 16, is_one_key);
@@ -58,8 +55,7 @@ fn of_one_key_only_the_charges_that_are_there_count() {
 
 #[test]
 fn charges_of_one_key_share_a_call_until_it_is_full() {
-    let mut partitions = Partitions::new(64);
-    partitions.set_max_in_flight(4);
+    let mut partitions = Partitions::new(64, 4);
     partitions.call_begins(3, 2, true);
     partitions.call_ended(3, 2);
     partitions.push(3, 7, 64);
@@ -71,8 +67,7 @@ fn charges_of_one_key_share_a_call_until_it_is_full() {
 #[test]
 fn half_of_the_calls_are_sent_at_once_if_they_are_full() {
     for (waiting, at_once) in [(64 + 63, 1), (2 * 64, 2), (9 * 64, 2)] {
-        let mut partitions = Partitions::new(64);
-        partitions.set_max_in_flight(4);
+        let mut partitions = Partitions::new(64, 4);
         partitions.push(3, 7, waiting);
         let send = |partitions: &mut Partitions| {
             let is_sent = partitions.next(false).is_some();
@@ -93,8 +88,7 @@ fn half_of_the_calls_are_sent_at_once_if_they_are_full() {
 
 #[test]
 fn a_full_call_is_found_behind_small_ones() {
-    let mut partitions = Partitions::new(64);
-    partitions.set_max_in_flight(2);
+    let mut partitions = Partitions::new(64, 2);
     for partition in 0..9 {
         partitions.push(partition, 7, if partition == 5 { 30 } else { 1 });
     }
@@ -106,8 +100,7 @@ fn a_full_call_is_found_behind_small_ones() {
 
 #[test]
 fn a_partition_is_kept_while_it_has_something_to_do() {
-    let mut partitions = Partitions::new(64);
-    partitions.set_max_in_flight(2);
+    let mut partitions = Partitions::new(64, 2);
     let known = |partitions: &Partitions| partitions.partitions.len();
     for requests in [1, 30] {
         partitions.push(3, 7, requests);

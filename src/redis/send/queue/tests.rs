@@ -46,9 +46,12 @@ fn refund(mark: i64) -> Op {
 }
 
 /// A queue with these operations of one slot, and their receivers.
-fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Vec<AnswerReceiver>) {
+fn queue(
+    (max_batch_size, max_in_flight): (usize, usize),
+    ops: impl IntoIterator<Item = Op>,
+) -> (Queue, Vec<AnswerReceiver>) {
     let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
-    let mut queue = Queue::new(pool, max_batch_size);
+    let mut queue = Queue::new(pool, max_batch_size, max_in_flight);
     let push = |op| {
         let (queued, receiver) = queued(0, op);
         queue.push(queued);
@@ -79,8 +82,7 @@ fn next_call(queue: &mut Queue, only_whole: bool) -> Option<Call> {
 
 #[test]
 fn charges_leave_in_order_of_arrival() {
-    let (mut queue, _receivers) = queue(2, [check(1), check(2), check(3)]);
-    queue.partitions.set_max_in_flight(2);
+    let (mut queue, _receivers) = queue((2, 2), [check(1), check(2), check(3)]);
     let call = next_call(&mut queue, false).expect("a call");
     assert!(!call.has_refunds());
     assert_eq!(ops(Some(call)), [check(1), check(2)]);
@@ -91,7 +93,7 @@ fn charges_leave_in_order_of_arrival() {
 /// A process that stood still may find such a charge. No caller would use its units.
 #[tokio::test(start_paused = true)]
 async fn a_charge_whose_time_is_over_never_leaves() {
-    let (mut queue, _receivers) = queue(4, [check(1)]);
+    let (mut queue, _receivers) = queue((4, 1), [check(1)]);
     let (mut settlement, _receiver) = queued(0, refund(10));
     settlement.reply_to = ReplyTo::Nobody;
     queue.push(settlement);
@@ -103,7 +105,7 @@ async fn a_charge_whose_time_is_over_never_leaves() {
 
 #[test]
 fn refunds_leave_first_and_the_latest_before_all() {
-    let (mut queue, _receivers) = queue(4, [check(1), refund(10), refund(30), refund(20)]);
+    let (mut queue, _receivers) = queue((4, 1), [check(1), refund(10), refund(30), refund(20)]);
     let call = next_call(&mut queue, false).expect("a call");
     assert!(call.has_refunds());
     assert_eq!(ops(Some(call)), [refund(30), refund(20), refund(10), check(1)]);
@@ -111,7 +113,7 @@ fn refunds_leave_first_and_the_latest_before_all() {
 
 #[test]
 fn refunds_of_one_mark_all_leave() {
-    let (mut queue, _receivers) = queue(4, [refund(10), refund(10), refund(10)]);
+    let (mut queue, _receivers) = queue((4, 1), [refund(10), refund(10), refund(10)]);
     assert_eq!(ops(next_call(&mut queue, false)).len(), 3);
 }
 
@@ -154,8 +156,7 @@ fn what_was_taken_for_a_caller_who_has_left_is_refunded() {
 #[test]
 fn in_a_cluster_a_slot_waits_for_its_refunds() {
     let pool = Pool::connect("redis-cluster://127.0.0.1:1").unwrap();
-    let mut queue = Queue::new(pool, 1);
-    queue.partitions.set_max_in_flight(3);
+    let mut queue = Queue::new(pool, 1, 3);
     let (refunds, _receiver) = queued(0, refund(10));
     let (charge, _receiver) = queued(0, check(1));
     [refunds, charge].into_iter().for_each(|queued| queue.push(queued));
@@ -167,8 +168,7 @@ fn in_a_cluster_a_slot_waits_for_its_refunds() {
 
 #[test]
 fn a_slot_waits_in_its_partition_once() {
-    let (mut queue, _receivers) = queue(1, [refund(10)]);
-    queue.partitions.set_max_in_flight(3);
+    let (mut queue, _receivers) = queue((1, 3), [refund(10)]);
     assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
     let (charge, _receiver) = queued(0, check(1));
     queue.push(charge);
@@ -179,8 +179,7 @@ fn a_slot_waits_in_its_partition_once() {
 
 #[test]
 fn a_slot_keeps_its_order_until_all_its_refunds_are_done() {
-    let (mut queue, _receivers) = queue(1, [refund(20), refund(10), check(1)]);
-    queue.partitions.set_max_in_flight(3);
+    let (mut queue, _receivers) = queue((1, 3), [refund(20), refund(10), check(1)]);
     assert!(!queue.has_refunds_in_flight(0));
     assert_eq!(ops(next_call(&mut queue, false)), [refund(20)]);
     assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
@@ -196,7 +195,7 @@ fn a_slot_keeps_its_order_until_all_its_refunds_are_done() {
 
 #[test]
 fn a_slot_has_no_more_calls_than_allowed() {
-    let (mut queue, _receivers) = queue(1, [check(1), check(2)]);
+    let (mut queue, _receivers) = queue((1, 1), [check(1), check(2)]);
     assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
     assert!(queue.next_partition(false).is_none());
     queue.partitions.call_ended(0, 1);
@@ -205,7 +204,7 @@ fn a_slot_has_no_more_calls_than_allowed() {
 
 #[test]
 fn charges_whose_callers_have_left_are_dropped() {
-    let (mut queue, mut receivers) = queue(2, [check(1), check(2), check(3)]);
+    let (mut queue, mut receivers) = queue((2, 1), [check(1), check(2), check(3)]);
     receivers.drain(..2);
     assert_eq!(ops(next_call(&mut queue, false)), [check(3)]);
     queue.partitions.call_ended(0, 1);
@@ -214,7 +213,7 @@ fn charges_whose_callers_have_left_are_dropped() {
 
 #[test]
 fn slots_are_forgotten_once_they_are_idle() {
-    let (mut queue, receivers) = queue(1, [check(1)]);
+    let (mut queue, receivers) = queue((1, 1), [check(1)]);
     assert!(!queue.is_empty());
     drop(receivers);
     assert_eq!(ops(next_call(&mut queue, false)), []);
@@ -223,7 +222,7 @@ fn slots_are_forgotten_once_they_are_idle() {
 
 #[test]
 fn a_failure_reaches_all_that_wait() {
-    let (mut queue, receivers) = queue(1, [check(1), refund(10), check(2)]);
+    let (mut queue, receivers) = queue((1, 1), [check(1), refund(10), check(2)]);
     assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
     queue.regroup(0, Some(&Error::new(ErrorKind::Infrastructure, "away")));
     assert!(queue.next_partition(false).is_none());
@@ -242,15 +241,14 @@ fn a_failure_reaches_all_that_wait() {
 
 #[test]
 fn many_charges_leave_in_two_halves_one_after_the_other() {
-    let (mut queue, _receivers) = queue(64, (1..=40).map(check));
-    queue.partitions.set_max_in_flight(2);
+    let (mut queue, _receivers) = queue((64, 2), (1..=40).map(check));
     assert_eq!(ops(next_call(&mut queue, true)).len(), 20);
     assert!(queue.next_partition(false).is_none(), "both halves at once");
     let (other, _receiver) = queued(0, check(41));
     queue.push(other);
     assert_eq!(ops(next_call(&mut queue, false)).len(), 21);
     // Half of the charges without an answer wait for the answer to the other half.
-    let (mut others, _receivers) = self::queue(64, (42..=61).map(check));
+    let (mut others, _receivers) = self::queue((64, 1), (42..=61).map(check));
     let others = next_call(&mut others, false).expect("a call").batches.remove(0).requests;
     others.into_iter().for_each(|other| queue.push(other));
     assert!(queue.next_partition(false).is_none(), "more calls than allowed");
@@ -260,8 +258,7 @@ fn many_charges_leave_in_two_halves_one_after_the_other() {
 
 #[test]
 fn charges_of_one_key_leave_in_one_call() {
-    let (mut queue, _receivers) = queue(64, [check(1), check(1)]);
-    queue.partitions.set_max_in_flight(2);
+    let (mut queue, _receivers) = queue((64, 2), [check(1), check(1)]);
     assert_eq!(ops(next_call(&mut queue, false)).len(), 2);
     let (others, _others): (Vec<_>, Vec<_>) = (0..20).map(|_| queued(0, check(1))).unzip();
     others.into_iter().for_each(|other| queue.push(other));
@@ -270,16 +267,14 @@ fn charges_of_one_key_leave_in_one_call() {
 
 #[test]
 fn few_charges_leave_in_one_call() {
-    let (mut queue, _receivers) = queue(64, (1..=7).map(check));
-    queue.partitions.set_max_in_flight(2);
+    let (mut queue, _receivers) = queue((64, 2), (1..=7).map(check));
     assert_eq!(ops(next_call(&mut queue, true)).len(), 0);
     assert_eq!(ops(next_call(&mut queue, false)).len(), 7);
 }
 
 #[test]
 fn the_calls_of_a_crowd_follow_each_other() {
-    let (mut queue, _receivers) = queue(64, (1..=256).map(check));
-    queue.partitions.set_max_in_flight(2);
+    let (mut queue, _receivers) = queue((64, 2), (1..=256).map(check));
     for _ in 0..2 {
         assert_eq!(ops(next_call(&mut queue, true)).len(), 64);
         assert!(queue.next_partition(false).is_none());
