@@ -146,10 +146,6 @@ impl Connections for Recorder {
     fn connection(self: Arc<Self>, _: u16) -> ConnectionFuture {
         Box::pin(pending())
     }
-
-    fn size(&self) -> usize {
-        9
-    }
 }
 
 struct Recorded {
