@@ -8,9 +8,6 @@ pub(crate) use crate::limiter::on_time::MAX_TIMEOUT;
 
 pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The longest time for which charges are held back. It is longer than a call to a near server.
-pub(crate) const MAX_HOLD: Duration = Duration::from_millis(5);
-
 /// The longest time for which one call blocks others, which may have little time. After it, a call
 /// without a reply no longer counts as in flight, and a refund that a cluster still redirects is
 /// dropped.

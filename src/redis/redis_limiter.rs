@@ -162,7 +162,10 @@ impl<A: InLua> Redis<A> {
     }
 
     /// Sets the most calls in flight to a server, at least 1; in a cluster, over a connection.
-    /// Default: 4.
+    /// Default: 16.
+    ///
+    /// A near server has four, so that others who use it wait for few calls. A far one has as many
+    /// as keep it busy, by how much longer its calls take under load than the fastest.
     pub fn max_in_flight(self, calls: usize) -> Self {
         self.configure(|config| config.max_in_flight = calls.max(1))
     }

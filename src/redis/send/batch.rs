@@ -8,6 +8,7 @@ use std::future::Future;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{Cmd, Value};
 use redis_once::calls::{
@@ -195,6 +196,8 @@ pub(super) struct CallEnd {
     pub(super) unfinished: Vec<Rejected<Batch>>,
     /// True if a server replied, even with an error.
     pub(super) was_answered: bool,
+    /// The time until that reply, if the call occupied its partition until then.
+    pub(super) took: Option<Duration>,
     /// The rest of the wait, if no reply came by the earliest deadline of the batches.
     pub(super) late_reply: Option<CallFuture>,
 }

@@ -77,7 +77,8 @@ impl Wait {
             let (pool, over) = (&self.config.pool.client, connection.as_deref());
             let end = pool.reply_by(&self.earliest, over, sending.as_mut()).await;
             if let Some(end) = end {
-                return CallEnd { partition, ..self.ended(end, sent) };
+                let took = end.was_answered.then(|| sent.elapsed());
+                return CallEnd { partition, took, ..self.ended(end, sent) };
             }
             self.config.calls.unanswered();
             let late_reply = self.late_reply(sending, sent, connection);

@@ -24,8 +24,8 @@ const MAX_BATCH_SIZE: usize = 1_000;
 /// The most keys in one call, since a script can pass at most 8,000 arguments to a command.
 const MAX_KEYS: usize = 4_000;
 
-/// The default of the most calls at the same time to one server.
-const DEFAULT_MAX_IN_FLIGHT: usize = 4;
+/// The default of the most calls at the same time to one server, which only a far one reaches.
+const DEFAULT_MAX_IN_FLIGHT: usize = 16;
 
 /// The default of the most charges that wait to be sent.
 const DEFAULT_QUEUE_CAPACITY: usize = 16_384;

@@ -2,7 +2,7 @@
 //!
 //! `pending.rs` is the caller's half. `batcher.rs` sends a charge at once if the limiter is idle,
 //! and passes all others to `worker.rs`, which owns the `queue.rs`; `partitions.rs` decides which
-//! are next. `call.rs` sends the requests of a call (`batch.rs`), and waits. The answer comes back
+//! are next, and `window.rs` how many calls are in flight. `call.rs` sends the requests of a call (`batch.rs`), and waits. The answer comes back
 //! through `answer_place.rs`, or the caller's time ends (`deadlines.rs`).
 
 mod answer_place;
@@ -15,6 +15,7 @@ mod partitions;
 mod pending;
 mod queue;
 mod routed;
+mod window;
 mod worker;
 
 pub(crate) use self::batch::{QueuedRequest, ScriptAnswer};

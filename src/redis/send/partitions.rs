@@ -2,11 +2,13 @@
 //!
 //! The hash slots of a partition take turns. A call takes at most half of the charges without an
 //! answer, so that the server works on one call while this process reads the answers to the other.
-//! If no charge follows a burst, its second half waits for one reply, or for a few milliseconds.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use redis_once::calls::Partition;
+
+use super::window::Window;
 
 /// The fewest charges without an answer that are split between two calls. Fewer share one call: a
 /// call costs as much as a dozen charges. With 16 tasks on one thread, one call for all of them
@@ -19,8 +21,6 @@ pub(super) struct Partitions {
     partitions: BTreeMap<Partition, PartitionState>,
     /// The partitions that may send a call, each once.
     sendable: VecDeque<Partition>,
-    /// The partitions that have just sent a call.
-    just_sent: Vec<Partition>,
     limits: CallBounds,
 }
 
@@ -28,8 +28,8 @@ pub(super) struct Partitions {
 struct CallBounds {
     /// The most requests in a call.
     batch_size: usize,
-    /// The most calls at the same time.
-    in_flight: usize,
+    /// The calls that may be in flight at the same time.
+    window: Window,
     /// True if the last call of several requests had one key.
     is_hot: bool,
 }
@@ -47,18 +47,15 @@ struct PartitionState {
     /// The number of requests without an answer before the last call ended. Callers that have just
     /// got an answer often ask again: without them, the next call would be too small to be split.
     unanswered_before: usize,
-    /// The number of calls sent since a request arrived or the next call was allowed.
-    just_sent: usize,
     /// True while a connection is awaited.
     is_connecting: bool,
     is_sendable: bool,
 }
 
 impl Partitions {
-    pub(super) fn new(batch_size: usize, in_flight: usize) -> Self {
-        let limits = CallBounds { batch_size, in_flight, is_hot: false };
-        let (partitions, sendable, just_sent) = (BTreeMap::new(), VecDeque::new(), Vec::new());
-        Self { partitions, sendable, just_sent, limits }
+    pub(super) fn new(batch_size: usize, max_in_flight: usize) -> Self {
+        let limits = CallBounds { batch_size, window: Window::new(max_in_flight), is_hot: false };
+        Self { partitions: BTreeMap::new(), sendable: VecDeque::new(), limits }
     }
 
     /// Adds a slot with `requests` waiting requests.
@@ -73,35 +70,22 @@ impl Partitions {
     pub(super) fn arrived(&mut self, partition: Partition, requests: usize) {
         if let Some(state) = self.partitions.get_mut(&partition) {
             state.waiting += requests;
-            state.just_sent = 0;
         }
         self.update(partition);
     }
 
-    /// Lets another call of each partition be sent.
-    pub(super) fn allow_next(&mut self) {
-        for partition in std::mem::take(&mut self.just_sent) {
-            self.arrived(partition, 0);
-        }
-    }
-
-    /// Returns the next partition, and its next slot. With `only_whole`, it returns only a
-    /// partition whose next call is full.
-    pub(super) fn next(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
-        let mut at = 0;
+    /// Returns the next partition, and its next slot.
+    pub(super) fn next(&mut self) -> Option<(Partition, u16)> {
         loop {
-            let partition = *self.sendable.get(at)?;
+            let partition = *self.sendable.front()?;
             let state = self.partitions.entry(partition).or_default();
-            if !state.may_send(&self.limits) {
-                self.sendable.remove(at);
-                state.is_sendable = false;
-                if state.is_idle() {
-                    self.partitions.remove(&partition);
-                }
-            } else if only_whole && !state.has_whole_batch(&self.limits) {
-                at += 1;
-            } else {
+            if state.may_send(&self.limits) {
                 return state.hash_slots.front().map(|hash_slot| (partition, *hash_slot));
+            }
+            self.sendable.pop_front();
+            state.is_sendable = false;
+            if state.is_idle() {
+                self.partitions.remove(&partition);
             }
         }
     }
@@ -139,14 +123,20 @@ impl Partitions {
         let state = self.partitions.entry(partition).or_default();
         state.calls_in_flight += 1;
         state.requests_in_flight += requests;
-        state.just_sent += 1;
-        self.just_sent.push(partition);
         self.update(partition);
     }
 
-    /// Records that a call of `requests` requests has ended.
-    pub(super) fn call_ended(&mut self, partition: Partition, requests: usize) {
+    /// Records that a call of `requests` requests has ended. `took` is the time until its answer.
+    pub(super) fn call_ended(
+        &mut self,
+        partition: Partition,
+        requests: usize,
+        took: Option<Duration>,
+    ) {
         if let Some(state) = self.partitions.get_mut(&partition) {
+            if let Some(took) = took {
+                self.limits.window.answered(took, state.calls_in_flight);
+            }
             state.unanswered_before = state.unanswered();
             state.calls_in_flight -= 1;
             state.requests_in_flight -= requests;
@@ -184,15 +174,8 @@ impl PartitionState {
 
     /// Returns true if a call may be sent now.
     fn may_send(&self, limits: &CallBounds) -> bool {
-        // Of several full calls, too, half waits: if all were sent at once, the server would answer
-        // all at once, and stand still while this process reads.
-        let at_once = match self.waiting < limits.batch_size {
-            true => 1,
-            false => (limits.in_flight / 2).max(1),
-        };
-        let is_held = self.just_sent >= at_once && self.is_shared(limits);
-        let may_begin = !self.is_connecting && self.calls_in_flight < limits.in_flight;
-        !self.hash_slots.is_empty() && may_begin && !is_held
+        let may_begin = !self.is_connecting && self.calls_in_flight < limits.window.calls();
+        !self.hash_slots.is_empty() && may_begin
     }
 
     /// The most requests in the next call.
@@ -203,15 +186,10 @@ impl PartitionState {
         }
     }
 
-    /// Returns true if the next call is full: later requests would not join it.
-    fn has_whole_batch(&self, limits: &CallBounds) -> bool {
-        self.is_shared(limits) && self.waiting >= self.max_size(limits)
-    }
-
     /// Returns true if two calls share the requests, half each.
     fn is_shared(&self, limits: &CallBounds) -> bool {
         let fewest = if limits.is_hot { limits.batch_size + 1 } else { MIN_SHARED };
-        limits.in_flight > 1 && self.expected(limits) >= fewest
+        limits.window.calls() > 1 && self.expected(limits) >= fewest
     }
 
     /// Returns the number of requests without an answer now, or before the last call ended. Of one

@@ -80,12 +80,10 @@ impl Queue {
         }
     }
 
-    /// Returns the partition whose call is next, and a hash slot in it. With `only_whole`, it
-    /// returns only a partition whose next call is full: half of the unanswered charges wait for
-    /// it, or the most that a call carries.
-    pub(super) fn next_partition(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
+    /// Returns the partition whose call is next, and a hash slot in it.
+    pub(super) fn next_partition(&mut self) -> Option<(Partition, u16)> {
         loop {
-            let (partition, hash_slot) = self.partitions.next(only_whole)?;
+            let (partition, hash_slot) = self.partitions.next()?;
             if self.pool.client.partition(hash_slot) == partition {
                 return Some((partition, hash_slot));
             }

@@ -16,9 +16,7 @@ use tokio::select;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep_until};
 
-use super::super::decision_times::MAX_HOLD;
 use super::batch::{Call, CallEnd, QueuedRequest};
 use super::call::{follow, send_call};
 use super::config::Config;
@@ -112,7 +110,6 @@ async fn run(
     let mut is_open = true;
     loop {
         busy.reset_if(|| worker.is_idle() && arrivals.is_empty());
-        let (is_holding, hold_end) = (worker.is_holding(), worker.hold_end());
         select! {
             // Replies come first. New requests come last: the code below takes all of them.
             biased;
@@ -125,11 +122,13 @@ async fn run(
                 Some(queued) => worker.queue.push(queued),
                 None => is_open = false,
             },
-            () = sleep_until(hold_end), if is_holding => worker.may_send_next = true,
             else => return,
         }
         busy.set();
-        while let Some(Some(ended)) = worker.calls.next().now_or_never() {
+        // The callers of several masters answer together: each calls all of them next.
+        while worker.config.pool.client.is_routed()
+            && let Some(Some(ended)) = worker.calls.next().now_or_never()
+        {
             worker.call_ended(ended);
         }
         // If calls end in every turn, the others never come first above.
@@ -140,18 +139,15 @@ async fn run(
             worker.connected(partition, outcome);
         }
         worker.update();
-        worker.allow_next();
-        // Full calls are sent first: the server works on them while the ready tasks run.
-        worker.send(true);
         if worker.serves_one_caller() {
             busy.reset_if(|| worker.is_idle() && arrivals.is_empty());
         }
-        // Ready tasks run first, so that their charges join the batch.
+        // Ready tasks run first, so that their charges join the batch. One server's calls end one in
+        // each turn: so the charges of the first callers are on their way while the others run.
         yield_now().await;
-        worker.allow_next();
         worker.queue.push_all(from_fn(|| arrivals.try_recv().ok()));
-        worker.send(false);
-        (worker.may_send_next, worker.answered) = (false, 0);
+        worker.send();
+        worker.answered = 0;
     }
 }
 
@@ -165,11 +161,6 @@ struct Worker {
     refunding: Option<Arc<dyn SharedConnection>>,
     /// The attempts to get a connection, each for a partition.
     connecting: FuturesUnordered<BoxFuture<'static, (Partition, Result<(), Error>)>>,
-    /// The instant at which the first call after the last answer was sent: see
-    /// [`is_holding`](Self::is_holding).
-    first_sent: Option<Instant>,
-    /// True if a call has ended in this turn, or if the longest hold is over.
-    may_send_next: bool,
     /// The number of requests whose calls have ended in this turn.
     answered: usize,
     calls: Calls,
@@ -183,8 +174,6 @@ impl Worker {
             config,
             refunding: None,
             connecting: FuturesUnordered::new(),
-            first_sent: None,
-            may_send_next: false,
             answered: 0,
             calls: Calls::new(),
             late_replies: Calls::new(),
@@ -209,31 +198,9 @@ impl Worker {
         refunding.take_if(|_| !queue.has_refunds_in_flight(0));
     }
 
-    /// Allows the next calls if answers came, which this process must read. Also allows them if no
-    /// answer has come for too long.
-    fn allow_next(&mut self) {
-        if self.may_send_next {
-            self.queue.partitions.allow_next();
-            self.first_sent = None;
-        }
-    }
-
-    /// Returns true if a call was sent, and requests may be held back because of it.
-    ///
-    /// The other half of the waiting charges waits for its answer (`partitions.rs`). If none comes
-    /// by [`hold_end`](Self::hold_end), waiting has no use.
-    fn is_holding(&self) -> bool {
-        self.first_sent.is_some() && !self.queue.is_empty()
-    }
-
-    fn hold_end(&self) -> Instant {
-        self.first_sent.unwrap_or_else(Instant::now) + MAX_HOLD
-    }
-
-    /// Sends calls while there are any and a connection is ready. With `only_whole`, it sends only
-    /// full calls.
-    fn send(&mut self, only_whole: bool) {
-        while let Some((partition, hash_slot)) = self.queue.next_partition(only_whole) {
+    /// Sends calls while there are any and a connection is ready.
+    fn send(&mut self) {
+        while let Some((partition, hash_slot)) = self.queue.next_partition() {
             let pool = &self.config.pool;
             let Some(connection) = pool.client.ready_connection(hash_slot) else {
                 let connected = pool.client.clone().connect_partition(partition, hash_slot);
@@ -243,7 +210,6 @@ impl Worker {
                 continue;
             };
             if let Some(call) = self.queue.take_call(partition) {
-                self.first_sent.get_or_insert_with(Instant::now);
                 self.send_call(connection, call);
             }
         }
@@ -273,9 +239,8 @@ impl Worker {
 
     /// Records that a call has ended.
     fn call_ended(&mut self, ended: CallEnd) {
-        self.may_send_next = true;
         if let Some((partition, requests)) = ended.partition {
-            self.queue.partitions.call_ended(partition, requests);
+            self.queue.partitions.call_ended(partition, requests, ended.took);
             self.answered += requests;
         }
         self.record_end(ended);

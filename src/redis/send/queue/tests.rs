@@ -71,8 +71,8 @@ fn ops(call: Option<Call>) -> Vec<Op> {
     ops
 }
 
-fn next_call(queue: &mut Queue, only_whole: bool) -> Option<Call> {
-    while let Some((partition, _)) = queue.next_partition(only_whole) {
+fn next_call(queue: &mut Queue) -> Option<Call> {
+    while let Some((partition, _)) = queue.next_partition() {
         if let Some(call) = queue.take_call(partition) {
             return Some(call);
         }
@@ -83,11 +83,11 @@ fn next_call(queue: &mut Queue, only_whole: bool) -> Option<Call> {
 #[test]
 fn charges_leave_in_order_of_arrival() {
     let (mut queue, _receivers) = queue((2, 2), [check(1), check(2), check(3)]);
-    let call = next_call(&mut queue, false).expect("a call");
+    let call = next_call(&mut queue).expect("a call");
     assert!(!call.has_refunds());
     assert_eq!(ops(Some(call)), [check(1), check(2)]);
-    assert_eq!(ops(next_call(&mut queue, false)), [check(3)]);
-    assert_eq!(ops(next_call(&mut queue, false)), []);
+    assert_eq!(ops(next_call(&mut queue)), [check(3)]);
+    assert_eq!(ops(next_call(&mut queue)), []);
 }
 
 /// A process that stood still may find such a charge. No caller would use its units.
@@ -100,13 +100,13 @@ async fn a_charge_whose_time_is_over_never_leaves() {
     advance(TIMEOUT).await;
     let (fresh, _receiver) = queued(0, check(2));
     queue.push(fresh);
-    assert_eq!(ops(next_call(&mut queue, false)), [refund(10), check(2)]);
+    assert_eq!(ops(next_call(&mut queue)), [refund(10), check(2)]);
 }
 
 #[test]
 fn refunds_leave_first_and_the_latest_before_all() {
     let (mut queue, _receivers) = queue((4, 1), [check(1), refund(10), refund(30), refund(20)]);
-    let call = next_call(&mut queue, false).expect("a call");
+    let call = next_call(&mut queue).expect("a call");
     assert!(call.has_refunds());
     assert_eq!(ops(Some(call)), [refund(30), refund(20), refund(10), check(1)]);
 }
@@ -114,7 +114,7 @@ fn refunds_leave_first_and_the_latest_before_all() {
 #[test]
 fn refunds_of_one_mark_all_leave() {
     let (mut queue, _receivers) = queue((4, 1), [refund(10), refund(10), refund(10)]);
-    assert_eq!(ops(next_call(&mut queue, false)).len(), 3);
+    assert_eq!(ops(next_call(&mut queue)).len(), 3);
 }
 
 #[test]
@@ -160,33 +160,33 @@ fn in_a_cluster_a_slot_waits_for_its_refunds() {
     let (refunds, _receiver) = queued(0, refund(10));
     let (charge, _receiver) = queued(0, check(1));
     [refunds, charge].into_iter().for_each(|queued| queue.push(queued));
-    assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
-    assert_eq!(ops(next_call(&mut queue, false)), []);
+    assert_eq!(ops(next_call(&mut queue)), [refund(10)]);
+    assert_eq!(ops(next_call(&mut queue)), []);
     queue.refunds_done(0);
-    assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
+    assert_eq!(ops(next_call(&mut queue)), [check(1)]);
 }
 
 #[test]
 fn a_slot_waits_in_its_partition_once() {
     let (mut queue, _receivers) = queue((1, 3), [refund(10)]);
-    assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
+    assert_eq!(ops(next_call(&mut queue)), [refund(10)]);
     let (charge, _receiver) = queued(0, check(1));
     queue.push(charge);
     queue.refunds_done(0);
-    assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
-    assert_eq!(queue.next_partition(false), None);
+    assert_eq!(ops(next_call(&mut queue)), [check(1)]);
+    assert_eq!(queue.next_partition(), None);
 }
 
 #[test]
 fn a_slot_keeps_its_order_until_all_its_refunds_are_done() {
     let (mut queue, _receivers) = queue((1, 3), [refund(20), refund(10), check(1)]);
     assert!(!queue.has_refunds_in_flight(0));
-    assert_eq!(ops(next_call(&mut queue, false)), [refund(20)]);
-    assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
-    assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
+    assert_eq!(ops(next_call(&mut queue)), [refund(20)]);
+    assert_eq!(ops(next_call(&mut queue)), [refund(10)]);
+    assert_eq!(ops(next_call(&mut queue)), [check(1)]);
     for is_last in [false, true] {
         assert!(queue.has_refunds_in_flight(0));
-        queue.partitions.call_ended(0, 1);
+        queue.partitions.call_ended(0, 1, None);
         queue.refunds_done(0);
         assert_eq!(queue.has_refunds_in_flight(0), !is_last);
     }
@@ -196,18 +196,18 @@ fn a_slot_keeps_its_order_until_all_its_refunds_are_done() {
 #[test]
 fn a_slot_has_no_more_calls_than_allowed() {
     let (mut queue, _receivers) = queue((1, 1), [check(1), check(2)]);
-    assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
-    assert!(queue.next_partition(false).is_none());
-    queue.partitions.call_ended(0, 1);
-    assert_eq!(ops(next_call(&mut queue, false)), [check(2)]);
+    assert_eq!(ops(next_call(&mut queue)), [check(1)]);
+    assert!(queue.next_partition().is_none());
+    queue.partitions.call_ended(0, 1, None);
+    assert_eq!(ops(next_call(&mut queue)), [check(2)]);
 }
 
 #[test]
 fn charges_whose_callers_have_left_are_dropped() {
     let (mut queue, mut receivers) = queue((2, 1), [check(1), check(2), check(3)]);
     receivers.drain(..2);
-    assert_eq!(ops(next_call(&mut queue, false)), [check(3)]);
-    queue.partitions.call_ended(0, 1);
+    assert_eq!(ops(next_call(&mut queue)), [check(3)]);
+    queue.partitions.call_ended(0, 1, None);
     assert!(queue.is_empty());
 }
 
@@ -216,16 +216,16 @@ fn slots_are_forgotten_once_they_are_idle() {
     let (mut queue, receivers) = queue((1, 1), [check(1)]);
     assert!(!queue.is_empty());
     drop(receivers);
-    assert_eq!(ops(next_call(&mut queue, false)), []);
+    assert_eq!(ops(next_call(&mut queue)), []);
     assert!(queue.is_empty());
 }
 
 #[test]
 fn a_failure_reaches_all_that_wait() {
     let (mut queue, receivers) = queue((1, 1), [check(1), refund(10), check(2)]);
-    assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
+    assert_eq!(ops(next_call(&mut queue)), [refund(10)]);
     queue.regroup(0, Some(&Error::new(ErrorKind::Infrastructure, "away")));
-    assert!(queue.next_partition(false).is_none());
+    assert!(queue.next_partition().is_none());
     let failed = |receiver: AnswerReceiver| {
         matches!(receiver.poll(None), Poll::Ready(News::Answered(Err(_))))
     };
@@ -233,52 +233,46 @@ fn a_failure_reaches_all_that_wait() {
         receivers.into_iter().filter_map(|receiver| failed(receiver).then_some(())).count(),
         2
     );
-    queue.partitions.call_ended(0, 1);
+    queue.partitions.call_ended(0, 1, None);
     assert!(!queue.is_empty());
     queue.refunds_done(0);
     assert!(queue.is_empty());
 }
 
 #[test]
-fn many_charges_leave_in_two_halves_one_after_the_other() {
+fn many_charges_leave_in_two_halves() {
     let (mut queue, _receivers) = queue((64, 2), (1..=40).map(check));
-    assert_eq!(ops(next_call(&mut queue, true)).len(), 20);
-    assert!(queue.next_partition(false).is_none(), "both halves at once");
-    let (other, _receiver) = queued(0, check(41));
-    queue.push(other);
-    assert_eq!(ops(next_call(&mut queue, false)).len(), 21);
+    assert_eq!(ops(next_call(&mut queue)).len(), 20);
+    assert_eq!(ops(next_call(&mut queue)).len(), 20);
     // Half of the charges without an answer wait for the answer to the other half.
-    let (mut others, _receivers) = self::queue((64, 1), (42..=61).map(check));
-    let others = next_call(&mut others, false).expect("a call").batches.remove(0).requests;
+    let (mut others, _receivers) = self::queue((64, 1), (41..=60).map(check));
+    let others = next_call(&mut others).expect("a call").batches.remove(0).requests;
     others.into_iter().for_each(|other| queue.push(other));
-    assert!(queue.next_partition(false).is_none(), "more calls than allowed");
-    queue.partitions.call_ended(0, 20);
-    assert_eq!(ops(next_call(&mut queue, false)).len(), 20);
+    assert!(queue.next_partition().is_none(), "more calls than allowed");
+    queue.partitions.call_ended(0, 20, None);
+    assert_eq!(ops(next_call(&mut queue)).len(), 20);
 }
 
 #[test]
 fn charges_of_one_key_leave_in_one_call() {
     let (mut queue, _receivers) = queue((64, 2), [check(1), check(1)]);
-    assert_eq!(ops(next_call(&mut queue, false)).len(), 2);
+    assert_eq!(ops(next_call(&mut queue)).len(), 2);
     let (others, _others): (Vec<_>, Vec<_>) = (0..20).map(|_| queued(0, check(1))).unzip();
     others.into_iter().for_each(|other| queue.push(other));
-    assert_eq!(ops(next_call(&mut queue, false)).len(), 20);
+    assert_eq!(ops(next_call(&mut queue)).len(), 20);
 }
 
 #[test]
 fn few_charges_leave_in_one_call() {
     let (mut queue, _receivers) = queue((64, 2), (1..=7).map(check));
-    assert_eq!(ops(next_call(&mut queue, true)).len(), 0);
-    assert_eq!(ops(next_call(&mut queue, false)).len(), 7);
+    assert_eq!(ops(next_call(&mut queue)).len(), 7);
 }
 
 #[test]
 fn the_calls_of_a_crowd_follow_each_other() {
     let (mut queue, _receivers) = queue((64, 2), (1..=256).map(check));
     for _ in 0..2 {
-        assert_eq!(ops(next_call(&mut queue, true)).len(), 64);
-        assert!(queue.next_partition(false).is_none());
-        queue.partitions.allow_next();
+        assert_eq!(ops(next_call(&mut queue)).len(), 64);
     }
-    assert!(queue.next_partition(false).is_none(), "more calls than allowed");
+    assert!(queue.next_partition().is_none(), "more calls than allowed");
 }

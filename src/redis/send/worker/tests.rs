@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis_once::calls::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 use tokio::task::{self, JoinSet};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::super::super::decision_times::LATE_REPLY_TIMEOUT;
 use super::super::super::script::{Op, Request};
@@ -127,6 +127,29 @@ async fn a_lone_caller_sends_its_charges_itself_after_the_first() {
     assert_eq!(by_caller, [vec![false], vec![true; 9]].concat());
 }
 
+/// If the answers to all calls were passed on together, the server would stand still while this
+/// process runs all of their callers.
+#[tokio::test(start_paused = true)]
+async fn the_callers_of_one_call_ask_again_before_those_of_the_next_are_answered() {
+    let fake = Fake::new(0, None);
+    let limiter =
+        Redis::new("api", FixedWindow::new(Quota::per_second(1)), Pool::new(Arc::clone(&fake)));
+    let callers = (0..64).map(|key: usize| {
+        let (limiter, fake) = (limiter.clone(), Arc::clone(&fake));
+        async move {
+            let calls = || fake.senders.lock().expect("no panic").len();
+            limiter.check(&Charge::new(key.to_string())).await.unwrap_err();
+            let sent = calls();
+            limiter.check(&Charge::new(key.to_string())).await.unwrap_err();
+            sent
+        }
+    });
+    // One caller sends its charge inline. Two calls of the others end in the same moment.
+    let sent = callers.collect::<JoinSet<_>>().join_all().await;
+    let before = |calls| sent.iter().filter(|sent| **sent == calls).count();
+    assert_eq!((before(3), before(4)), (32, 31), "{sent:?}");
+}
+
 /// The calls that were sent: the connection of each, and the last letter of its key.
 type Sent = Arc<Mutex<Vec<(usize, char)>>>;
 
@@ -189,9 +212,7 @@ async fn send_three() -> (Worker, Sent) {
         };
         let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
         worker.queue.push(QueuedRequest::without_receiver(&pool, request, Some(deadline)));
-        worker.may_send_next = true;
-        worker.allow_next();
-        worker.send(false);
+        worker.send();
     }
     (worker, Arc::clone(&recorder.sent))
 }
