@@ -51,7 +51,8 @@
 --@ end
 --          The first is the wait in microseconds, 0 also if the charge never fits; -1 - wait if
 --          the units were taken; or a text that says why the charge failed. If units of a key
---          that was reset were taken, it is `RESET`, that number, and each quota's birth.
+--          that was reset were taken, it is `RESET`, that number, and each quota's birth. If a key
+--          is blocked, it is `BLOCKED` and the end of each quota's block, 0 for none.
 --@ if complete
 --          For a refund: the units that were given back, or, below 0, those that could not be
 --          taken. For a renewal: the units that are held, or 0. For a penalty: the units that

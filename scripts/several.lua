@@ -17,10 +17,8 @@ local changed_at, wiped_at, why_at, number_at, expires = {}, {}, {}, {}, {}
 local birth_at = {}
 -- The end of its pause.
 local paused_at = {}
---@ if complete
 -- The end of its block.
 local blocked_at = {}
---@ end
 -- The place in the reply before the answers of a group.
 local starts = {}
 
@@ -45,9 +43,10 @@ while last < groups do
       local text = texts[slot_N]
       --@ end
       --@ include read
-      --@ if complete
-      blocked_at[slot_N] = blocked
-      --@ end
+      if blocked then
+        -- Not an error: the answer says which keys are blocked.
+        blocked_at[slot_N], why = blocked, nil
+      end
       number_at[slot_N], why_at[slot_N] = number, why
       birth_at[slot_N], paused_at[slot_N] = birth, paused
       $saved = $state
@@ -80,9 +79,34 @@ while last < groups do
         local wait = 0
         --@ if complete
         --@ include several_operation
-        if next(paused_at) and blocked_at[0] == 0 and op ~= 'refund' then
         --@ else
+        if next(blocked_at) then
+          -- Element 0 tells if a key of this charge is blocked.
+          blocked_at[0] = nil
+          --@ each
+          blocked_at[0] = blocked_at[0] or blocked_at[slot_N]
+          --@ end
+        end
         --@ include several_check
+        --@ end
+        --@ if complete
+        if blocked_at[0] and op ~= 'refund' then
+        --@ else
+        if blocked_at[0] then
+        --@ end
+          local block_ends = 'BLOCKED'
+          --@ each
+          block_ends = format('%s %d', block_ends, blocked_at[slot_N] or 0)
+          --@ end
+          --@ if complete
+          wait = op == 'penalize' and format('%s %d', block_ends, wait) or block_ends
+          --@ else
+          wait = block_ends
+          --@ end
+        end
+        --@ if complete
+        if next(paused_at) and op ~= 'refund' then
+        --@ else
         if next(paused_at) then
         --@ end
           local pause_ends, last_end = 'PAUSED', 0
@@ -155,15 +179,9 @@ end
 -- REPORT the error of a key to all its charges.
 if next(why_at) then
   for k = 1, groups do
-    -- Of several blocks the longest, unless a key failed otherwise: the largest text.
     local why
     --@ each
-    do
-      local own = why_at[known[KEYS[(k - 1) * QUOTAS + N]]]
-      if own and (not why or own > why) then
-        why = own
-      end
-    end
+    why = why or why_at[known[KEYS[(k - 1) * QUOTAS + N]]]
     --@ end
     if why then
       for i = starts[k] + 1, starts[k + 1], WIDTH do

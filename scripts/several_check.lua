@@ -71,11 +71,9 @@ end
 if fits then
   wait = fits_at - now
   --@ if complete
-  if op == 'estimate' then
-    -- Nothing is taken.
-  elseif cost > 0 then
+  if cost > 0 and op ~= 'estimate' and not blocked_at[0] then
   --@ else
-  if cost > 0 then
+  if cost > 0 and not blocked_at[0] then
   --@ end
     if
       --@ if own_costs

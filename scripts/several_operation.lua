@@ -1,5 +1,5 @@
--- Element 0 has the longest block of this charge, and the error of a broken key.
-blocked_at[0], why_at[0] = 0, nil
+-- Element 0 tells if a key is blocked, and the error of a broken key.
+blocked_at[0], why_at[0] = nil, nil
 --@ each
 why_at[0] = why_at[0] or why_at[slot_N]
 --@ end
@@ -26,7 +26,7 @@ elseif op == 'block' or op == 'pause' or op == 'unblock' and (blocked_at[slot_N]
   -- The state stays as it was read, and lasts as long as before.
   changed_at[slot_N] = true
 end
-blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_N] or 0)
+blocked_at[0] = blocked_at[0] or blocked_at[slot_N]
 --@ end
 if op == 'refund' then
   -- Gives back `back` units of the cost to each quota whose state still contains the
@@ -191,9 +191,6 @@ elseif op == 'reset' then
   birth_at[slot_N] = math.max(now, (birth_at[slot_N] or 0) + 1)
   kept_N, wiped_at[slot_N], why_at[slot_N] = true, true, nil
   --@ end
-elseif blocked_at[0] == 0 then
+else
   --@ include several_check
-end
-if blocked_at[0] > 0 and op ~= 'refund' then
-  wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked_at[0], wait)
 end

@@ -100,5 +100,5 @@ elseif not blocked then
   --@ include single_check
 end
 if blocked and op ~= 'refund' then
-  wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked, wait)
+  wait = format(op == 'penalize' and 'BLOCKED %d %d' or 'BLOCKED %d', blocked, wait)
 end

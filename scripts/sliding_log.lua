@@ -272,7 +272,7 @@ else
     paused = nil
   end
   if lasts_until and lasts_until > now and not why then
-    blocked, why = lasts_until, format('BLOCKED %016d', lasts_until)
+    blocked, why = lasts_until, format('BLOCKED %d', lasts_until)
   end
 end
 

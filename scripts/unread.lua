@@ -15,7 +15,7 @@ if is_exact and (birth or not birth_digits) and text then
     number = nil
   end
   if text == '' or $exists then
-    why = blocked and blocked > now and format('BLOCKED %016d', blocked) or nil
+    why = blocked and blocked > now and format('BLOCKED %d', blocked) or nil
   end
 end
 blocked = why ~= CORRUPT and why and blocked

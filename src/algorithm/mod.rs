@@ -353,13 +353,26 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         answer::<Self>(rule, seen, now, verdict, members, check.paused)
     }
 
-    /// Returns the answer for a key that is blocked until an instant, regardless of its state: the
-    /// twin of `BLOCKED` in a script's reply.
-    fn blocked(rule: &Self::Rule, now: i64, until: i64) -> Ruling {
-        let (verdict, report) =
-            (Verdict::Deny(until - now), Report { remaining: 0, reset_after: until - now });
-        let mut members = Self::judge_each(rule, None, now, Check::PEEK);
-        members.fill(QuotaAnswer { verdict, report });
+    /// Returns the answer where keys are blocked: until one instant for all quotas, or until one for
+    /// each, 0 for those that answer by their state. The twin of `BLOCKED` in a script's reply.
+    fn blocked(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        check: Check<'_>,
+        ends: &[i64],
+    ) -> Ruling {
+        let until = |end: i64| QuotaAnswer {
+            verdict: Verdict::Deny(end - now),
+            report: Report { remaining: 0, reset_after: end - now },
+        };
+        let Ruling { mut members, .. } = Self::estimate(rule, state, now, check);
+        for (index, member) in members.iter_mut().enumerate() {
+            if let end @ 1.. = kept(kept_of(ends, index)) {
+                *member = until(end);
+            }
+        }
+        let QuotaAnswer { verdict, report } = until(ends.iter().copied().fold(0, i64::max));
         Ruling {
             verdict,
             report,

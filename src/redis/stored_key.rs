@@ -176,7 +176,7 @@ impl StoredKey {
         let until = stored.blocked.filter(|until| *until > now);
         let (verdict, report) = match until {
             Some(until) => {
-                let blocked = AnyAlgorithm::blocked(&rule, now, until);
+                let blocked = AnyAlgorithm::blocked(&rule, None, now, check, &[until]);
                 (blocked.verdict, blocked.report)
             }
             None => {

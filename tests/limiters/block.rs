@@ -234,6 +234,7 @@ async fn a_block_is_kept_as_long_as_it_lasts() {
 #[cfg(feature = "redis")]
 mod over_redis {
     use tower_sluice::algorithm::InLua;
+    use tower_sluice::limiter::PolicyReport;
     use tower_sluice::redis::AllAtOnce;
 
     use super::*;
@@ -317,5 +318,60 @@ mod over_redis {
         assert!(!ask(&user, 1).await.is_admitted() && !addressed.is_admitted());
         both.unblock("mallory").await.unwrap();
         assert!(ask(&user, 1).await.is_admitted());
+    }
+
+    /// Whose address is banned must not read that the account has nothing left.
+    #[tokio::test]
+    async fn a_block_says_nothing_about_the_other_members() {
+        let (_server, pool) = Server::pooled();
+        let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
+        let minute = Quota::per_minute(10);
+        let algorithms: [AnyAlgorithm; 9] = [
+            TokenBucket::new(minute).into(),
+            Budget::new(minute).into(),
+            Concurrency::new(10).into(),
+            FixedWindow::new(minute).into(),
+            SlidingWindow::new(minute).into(),
+            SlidingCounter::new(minute).into(),
+            SlidingLog::new(minute).into(),
+            SmoothBursty::new(minute).into(),
+            SmoothWarmingUp::new(minute, 30 * SECOND).into(),
+        ];
+        for (index, algorithm) in algorithms.into_iter().enumerate() {
+            let member = |name: &str, algorithm: AnyAlgorithm| {
+                let limiter = Redis::new(format!("{name}{index}"), algorithm, pool.clone());
+                limiter.decision_timeout(PATIENT).clock(support::clock_at(&now))
+            };
+            let (user, address) = (member("user", algorithm), member("address", minute_bucket()));
+            let keys = |charge: &Charge| [charge.clone(), charge.clone()];
+            let both = AllAtOnce::new((user.clone(), address.clone()), keys);
+            address.block("mallory", HOUR).await.unwrap();
+            for cost in [1, 4, 3, 5] {
+                let alone = user.estimate(Charge::new("mallory").cost(cost)).await.unwrap();
+                let expected = (alone.outcome(), alone.remaining(), alone.reset_after());
+                let asked = Charge::new("mallory").cost(cost);
+                for decision in [ask(&both, cost).await, both.estimate(asked).await.unwrap()] {
+                    assert_eq!(decision.outcome(), refused_for(HOUR));
+                    assert_eq!(decision.limiter(), Some(format!("address{index}").as_str()));
+                    let each =
+                        |one: PolicyReport<'_>| (one.outcome(), one.remaining(), one.reset_after());
+                    let told: Vec<_> = decision.policies().map(each).collect();
+                    let blocked = (refused_for(HOUR), Some(0), Some(HOUR));
+                    assert_eq!(told, [expected, blocked], "{algorithm:?}");
+                }
+                let _ = ask(&user, cost).await;
+                now.fetch_add(7_000_000, Relaxed);
+                address.unblock("mallory").await.unwrap();
+                address.block("mallory", HOUR).await.unwrap();
+            }
+            user.pause("mallory", HOUR / 2).await.unwrap();
+            let told: Vec<_> =
+                ask(&both, 1).await.policies().map(|one| one.retry_after()).collect();
+            assert_eq!(told, [Some(HOUR / 2), Some(HOUR)], "{algorithm:?}");
+        }
+    }
+
+    fn minute_bucket() -> AnyAlgorithm {
+        TokenBucket::new(Quota::per_minute(10)).into()
     }
 }

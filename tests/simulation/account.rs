@@ -24,7 +24,7 @@ pub use self::calls::{Charge, Limit, Op};
 use self::ledger::{Ledger, hold, release};
 pub use self::operations::Blocking;
 use self::operations::{
-    block, blocked_until, is_of_pause, pause, paused_until, unblock, without_pause,
+    block, block_ends, blocked_until, is_of_pause, pause, paused_until, unblock, without_pause,
 };
 use super::book::{Book, Change, Event, ScriptCall};
 use super::keyspace::Stored;
@@ -335,8 +335,7 @@ impl Account {
         let paused = paused_until(charge, works);
         let told = without_pause(&charge.answer);
         let (ends, told) = told.unwrap_or_else(|| (Vec::new(), charge.answer.clone()));
-        // A block hides a pause.
-        if ends != paused && is_of_pause(&told, op) {
+        if ends != paused && is_of_pause(&told, charge) {
             return Err(format!("truth: {charge:?}: paused until {paused:?}"));
         }
         let answer = match &told {
@@ -358,13 +357,15 @@ impl Account {
                 let not_taken = self.operate(charge, works);
                 let told: Vec<_> =
                     text.split(' ').skip(1).map(|number| number.parse().ok()).collect();
+                let right = block_ends(charge, works).into_iter();
                 let is_penalty = matches!(op, Op::Penalize { .. });
-                let until = blocked_until(charge, works);
-                let right = [until, is_penalty.then_some(not_taken)];
+                let right = right.chain(is_penalty.then_some(not_taken));
+                let right: Vec<_> = right.map(Some).collect();
+                let is_blocked = blocked_until(charge, works).is_some();
                 if let Op::Pause { .. } = op {
                     self.note_pause(charge, &paused);
                 }
-                return match told == right[..1 + usize::from(is_penalty)] {
+                return match is_blocked && told == right {
                     true => Ok(()),
                     false => Err(format!("truth: {charge:?}: blocked until {right:?}")),
                 };

@@ -97,7 +97,7 @@ impl<A: Algorithm> Store<A> {
         let (known, max_wait) = (self.named.lines.known(), check.max_wait);
         let (answer, now) = self.update(&name, |now, kept| {
             if let Some(until) = kept.block_end(now) {
-                return ((A::blocked(&rule, now, until), now), None);
+                return ((A::blocked(&rule, None, now, check, &[until]), now), None);
             }
             let (birth, paused, state) = (kept.birth(), kept.pause_end(now), &mut kept.state);
             let mut answer = A::step(&rule, state, now, check.paused_until(paused.as_slice()));
@@ -171,7 +171,7 @@ impl<A: Algorithm> Store<A> {
             let (paused, state) = (kept.pause_end(now), kept.state.as_ref());
             let check = check.paused_until(paused.as_slice());
             let answer = match kept.block_end(now) {
-                Some(until) => A::blocked(&rule, now, until),
+                Some(until) => A::blocked(&rule, None, now, check, &[until]),
                 None => A::estimate(&rule, state, now, check),
             };
             let expires_at = || state.map_or(now, |state| A::expires_at(&rule, state));

@@ -75,9 +75,12 @@ impl OneLock {
         let known = self.named.lines.known();
         let mut locked = self.lock(&names)?;
         let now = locked.now;
-        let block_ends = locked.each(|kept| kept.block_end(now))?;
-        if let Some(until) = block_ends.into_iter().max().flatten() {
-            let answer = Each::blocked(&rule, now, until);
+        let paused = locked.each(|kept| kept.pause_end(now).unwrap_or(0))?;
+        let check = check.paused_until(&paused);
+        let block_ends = locked.each(|kept| kept.block_end(now).unwrap_or(0))?;
+        if block_ends.iter().any(|end| *end > 0) {
+            let states = locked.each(|kept| kept.state.clone())?;
+            let answer = Each::blocked(&rule, Some(&states), now, check, &block_ends);
             let from = local_provenance(now);
             let (quota, key) = (quota.cloned(), Key::Constant(""));
             return Ok(self.named.decision(quota, (0, &whole.keep_free), answer, from, key));
@@ -89,8 +92,6 @@ impl OneLock {
             true => kept.state.take(),
             false => kept.state.clone(),
         })?);
-        let paused = locked.each(|kept| kept.pause_end(now).unwrap_or(0))?;
-        let check = check.paused_until(&paused);
         let mut answer = Each::step(&rule, &mut states, now, check);
         let changed = answer.mark.is_some();
         if let Some(mark) = answer.mark.take() {
@@ -276,3 +277,6 @@ impl Locked<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use redis::{Cmd, RedisWrite as _};
 use smallvec::SmallVec;
 
 use self::assembly::{Kind, assemble};
-use crate::algorithm::{InLua, Mark, ScriptPart};
+use crate::algorithm::{Check, InLua, Mark, ScriptPart};
 use crate::core::charge::KeepFree;
 use crate::core::quota::Quotas;
 use redis_once::Script;
@@ -106,6 +106,17 @@ impl Request {
     /// Returns true if both differ only in their keys. The call then has the operation once.
     fn differs_in_key_only(&self, other: &Request) -> bool {
         self.op == other.op && self.rule == other.rule && self.keep_free == other.keep_free
+    }
+
+    /// Returns the check that the answer to it is about.
+    fn answered_as(&self) -> Check<'_> {
+        match self.op {
+            Op::Check { cost, max_wait } | Op::Estimate { cost, max_wait } => {
+                Check::new(cost, max_wait).keeping(self.keep_free.as_slice())
+            }
+            // Answered like a peek after the operation.
+            _ => Check::PEEK,
+        }
     }
 }
 

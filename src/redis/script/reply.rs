@@ -23,7 +23,8 @@ const FALSE: u8 = 0xc2;
 /// The largest wait, count or state.
 const MAX_NUMBER: i64 = INEXACT;
 
-/// The start of a text about a key that is blocked. The end of the block follows.
+/// The start of a text about a charge of which a key is blocked. The end of the block of each quota's
+/// key follows, 0 for one that is not blocked; for a penalty, then the units that it could not take.
 const BLOCKED: &[u8] = b"BLOCKED ";
 
 /// The text about a charge whose edges of a calendar do not hold the server's present.
@@ -91,8 +92,15 @@ pub(crate) trait ReadEntry: Send + Sync {
     /// `number` tells. It is -1 minus the state if the script took the units.
     fn read_short(&self, now: i64, request: &Request, number: i64) -> Result<Ruling, Error>;
 
-    /// Returns the answer for a key that is blocked until an instant, which is later than `now`.
-    fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Ruling, Error>;
+    /// Returns the answer to a request of which keys are blocked, until `ends`.
+    fn blocked(
+        &self,
+        now: i64,
+        request: &Request,
+        ends: &[i64],
+        paused: &[i64],
+        state: &[Element<'_>],
+    ) -> Result<Ruling, Error>;
 }
 
 impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
@@ -123,18 +131,8 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
                 let (mark, is_held) = (next.with_births(mark.births()), wait == cost);
                 return Ok(ReplyEntry::Renewed { mark, is_held });
             }
-            Op::Check { cost, max_wait } | Op::Estimate { cost, max_wait } => {
-                Check::new(cost, max_wait).keeping(request.keep_free.as_slice())
-            }
-            // Answered like a peek after the operation.
-            Op::Penalize { .. }
-            | Op::Grant { .. }
-            | Op::Reset
-            | Op::Block { .. }
-            | Op::Pause { .. }
-            | Op::Unblock => Check::PEEK,
+            _ => request.answered_as().paused_until(paused),
         };
-        let check = check.paused_until(paused);
         let rule = self.rule(request.quota.as_ref())?;
         let state = A::state(&rule, now, check, &mut &*state);
         let mut state = state.ok_or_else(malformed_reply)?;
@@ -182,9 +180,18 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
         if is_taken == takes { Ok(answer) } else { Err(malformed_reply()) }
     }
 
-    fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Ruling, Error> {
-        let rule = self.rule(request.quota.as_ref())?;
-        Ok(A::blocked(&rule, now, until))
+    fn blocked(
+        &self,
+        now: i64,
+        request: &Request,
+        ends: &[i64],
+        paused: &[i64],
+        state: &[Element<'_>],
+    ) -> Result<Ruling, Error> {
+        let (rule, check) = (self.rule(request.quota.as_ref())?, request.answered_as());
+        let check = check.paused_until(paused);
+        let state = A::state(&rule, now, check, &mut &*state).ok_or_else(malformed_reply)?;
+        Ok(A::blocked(&rule, state.as_ref(), now, check, ends))
     }
 }
 
@@ -302,11 +309,11 @@ impl<'a> BatchReply<'a> {
         let paused = paused.as_slice();
         match rest.as_ref().unwrap_or(wait) {
             Element::Number(wait) => reader.read(self.now, request, *wait, paused, state),
-            Element::Text(text) if text.starts_with(BLOCKED) && paused.is_empty() => {
-                let is_later = |until: &i64| (self.now + 1..MAX_NUMBER).contains(until);
-                let end = block_end(text, &request.op).filter(|(until, _)| is_later(until));
-                let (until, not_taken) = end.ok_or_else(malformed_reply)?;
-                let answer = reader.blocked(self.now, request, until)?;
+            // With one quota, a block hides a pause.
+            Element::Text(text) if text.starts_with(BLOCKED) && paused.len() != 1 => {
+                let ends = block_ends(text, self.now, &request.op);
+                let (ends, not_taken) = ends.ok_or_else(malformed_reply)?;
+                let answer = reader.blocked(self.now, request, &ends, paused, state)?;
                 Ok(ReplyEntry::Decided(Ruling { not_taken, ..answer }))
             }
             Element::Text(text) if text.starts_with(RESET) => {
@@ -344,38 +351,41 @@ impl<'a> BatchReply<'a> {
     }
 }
 
-/// Reads the instant at which a block ends, and the units that a penalty could not take.
-fn block_end(text: &[u8], op: &Op) -> Option<(i64, i64)> {
-    let text = str::from_utf8(text.strip_prefix(BLOCKED)?).ok()?;
-    let (until, not_taken) = match op {
+/// Reads the ends of blocks, and the units that a penalty could not take.
+fn block_ends(text: &[u8], now: i64, op: &Op) -> Option<(Vec<i64>, i64)> {
+    let mut ends = numbers_after(BLOCKED, text)?;
+    let not_taken = match op {
         Op::Refund { .. } | Op::Renew { .. } => return None,
-        Op::Penalize { cost, .. } => {
-            let (until, units) = text.split_once(' ')?;
-            (until, units.parse().ok().filter(|units| (0..=*cost).contains(units))?)
-        }
-        _ => (text, 0),
+        Op::Penalize { cost, .. } => ends.pop().filter(|units| (0..=*cost).contains(units))?,
+        _ => 0,
     };
-    let is_plain = until.len() == 16 && until.bytes().all(|byte| byte.is_ascii_digit());
-    Some((until.parse().ok().filter(|_| is_plain)?, not_taken))
+    are_ends(&ends, now).then_some((ends, not_taken))
 }
 
-/// Reads the ends of pauses, of which one is later than `now`, and what follows after them.
+/// Reads the ends of pauses, and what follows after them.
 fn pause_ends(text: &[u8], now: i64) -> Option<(Vec<i64>, Element<'_>)> {
     let colon = text.iter().position(|byte| *byte == b':')?;
     let (ends, rest) = (numbers_after(PAUSED, &text[..colon])?, &text[colon + 1..]);
-    let is_possible = |end: &i64| *end == 0 || (now + 1..MAX_NUMBER).contains(end);
     let rest = match numbers_after(b"", rest).as_deref() {
         Some([wait]) => Element::Number(*wait),
         _ => Element::Text(rest),
     };
-    (ends.iter().all(is_possible) && ends.iter().any(|end| *end > 0)).then_some((ends, rest))
+    are_ends(&ends, now).then_some((ends, rest))
+}
+
+/// Returns true if each number is 0 or later than `now`, and at least one is later.
+fn are_ends(ends: &[i64], now: i64) -> bool {
+    let is_possible = |end: &i64| *end == 0 || (now + 1..MAX_NUMBER).contains(end);
+    ends.iter().all(is_possible) && ends.iter().any(|end| *end > 0)
 }
 
 /// Reads the numbers that follow in a text, with a space between them.
 fn numbers_after(begin: &[u8], text: &[u8]) -> Option<Vec<i64>> {
     let numbers = str::from_utf8(text.strip_prefix(begin)?).ok()?.split(' ');
     let is_exact = |number: &i64| (-MAX_NUMBER..=MAX_NUMBER).contains(number);
-    numbers.map(|number| number.parse().ok().filter(is_exact)).collect()
+    let is_plain = |text: &&str| *text == "0" || !text.starts_with(['0', '+']);
+    let number = |text| Some(text).filter(is_plain)?.parse().ok().filter(is_exact);
+    numbers.map(number).collect()
 }
 
 pub(crate) fn malformed_reply() -> Error {

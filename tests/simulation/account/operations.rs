@@ -24,6 +24,13 @@ pub(super) fn blocked_until(charge: &Charge, works: &Works) -> Option<i64> {
     until.filter(|until| *until > charge.now)
 }
 
+/// Returns the instants at which the blocks of a charge's keys end, 0 for a key that is not blocked.
+pub(super) fn block_ends(charge: &Charge, works: &Works) -> Vec<i64> {
+    let until = |key: &String| works[key].standing.blocked_until;
+    let ends = charge.keys.iter().map(|key| until(key).filter(|until| *until > charge.now));
+    ends.map(|until| until.unwrap_or(0)).collect()
+}
+
 /// Blocks a charge's keys.
 pub(super) fn block(charge: &Charge, works: &mut Works) {
     let Op::Block { time } = charge.op else { return };
@@ -69,15 +76,16 @@ pub(super) fn without_pause(answer: &Packed) -> Option<(Vec<i64>, Packed)> {
     Some((ends, rest))
 }
 
-/// True if the answer to an operation tells pauses: it is no settlement's, no renewal's, no block's
-/// and no error.
-pub(super) fn is_of_pause(answer: &Packed, op: &Op) -> bool {
+/// True if the answer to a charge tells pauses: it is no settlement's, no renewal's and no error. Of
+/// one key, a block hides the pause.
+pub(super) fn is_of_pause(answer: &Packed, charge: &Charge) -> bool {
     let is_told = match answer {
         Packed::Integer(_) => true,
+        Packed::Text(text) if text.starts_with("BLOCKED ") => charge.keys.len() > 1,
         Packed::Text(text) => text.starts_with("RESET "),
         Packed::False | Packed::Nothing => false,
     };
-    is_told && !matches!(op, Op::Settle { .. } | Op::Renew { .. })
+    is_told && !matches!(charge.op, Op::Settle { .. } | Op::Renew { .. })
 }
 
 impl Account {
