@@ -366,22 +366,14 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             verdict: Verdict::Deny(end - now),
             report: Report { remaining: 0, reset_after: end - now },
         };
-        let Ruling { mut members, .. } = Self::estimate(rule, state, now, check);
-        for (index, member) in members.iter_mut().enumerate() {
+        let mut answer = Self::estimate(rule, state, now, check);
+        for (index, member) in answer.members.iter_mut().enumerate() {
             if let end @ 1.. = kept(kept_of(ends, index)) {
                 *member = until(end);
             }
         }
         let QuotaAnswer { verdict, report } = until(ends.iter().copied().fold(0, i64::max));
-        Ruling {
-            verdict,
-            report,
-            members,
-            mark: None,
-            not_taken: 0,
-            paused_until: 0,
-            is_blocked: true,
-        }
+        Ruling { verdict, report, paused_until: 0, is_blocked: true, ..answer }
     }
 
     /// Takes a cost even if it does not fit, but for the units that may not be owed. Returns the

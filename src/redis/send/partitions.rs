@@ -44,9 +44,6 @@ struct PartitionState {
     calls_in_flight: usize,
     /// The number of requests in those calls.
     requests_in_flight: usize,
-    /// The number of requests without an answer before the last call ended. Callers that have just
-    /// got an answer often ask again: without them, the next call would be too small to be split.
-    unanswered_before: usize,
     /// True while a connection is awaited.
     is_connecting: bool,
     is_sendable: bool,
@@ -137,7 +134,6 @@ impl Partitions {
             if let Some(took) = took {
                 self.limits.window.answered(took, state.calls_in_flight);
             }
-            state.unanswered_before = state.unanswered();
             state.calls_in_flight -= 1;
             state.requests_in_flight -= requests;
         }
@@ -181,7 +177,7 @@ impl PartitionState {
     /// The most requests in the next call.
     fn max_size(&self, limits: &CallBounds) -> usize {
         match self.is_shared(limits) {
-            true => self.expected(limits).div_ceil(2).min(limits.batch_size),
+            true => self.unanswered().div_ceil(2).min(limits.batch_size),
             false => limits.batch_size,
         }
     }
@@ -189,14 +185,7 @@ impl PartitionState {
     /// Returns true if two calls share the requests, half each.
     fn is_shared(&self, limits: &CallBounds) -> bool {
         let fewest = if limits.is_hot { limits.batch_size + 1 } else { MIN_SHARED };
-        limits.window.calls() > 1 && self.expected(limits) >= fewest
-    }
-
-    /// Returns the number of requests without an answer now, or before the last call ended. Of one
-    /// key only those count that are there.
-    fn expected(&self, limits: &CallBounds) -> usize {
-        let before = if limits.is_hot { 0 } else { self.unanswered_before };
-        self.unanswered().max(before)
+        limits.window.calls() > 1 && self.unanswered() >= fewest
     }
 
     /// Returns the number of requests without an answer.

@@ -1,9 +1,8 @@
 //! How many calls are in flight to a server: enough to keep it busy, and few that wait there.
 //!
-//! A near server is busy with four calls. Over a network of half a millisecond, four of full size
-//! leave it idle most of the time. So the window follows TCP Vegas (L. Brakmo, S. O'Malley and
-//! L. Peterson, 1994): the share of a call's time beyond that of the fastest call was spent in
-//! queues, so that share of the calls in flight waits.
+//! Four calls keep a near server busy, and not a far one. So the window follows TCP Vegas
+//! (L. Brakmo, S. O'Malley and L. Peterson, 1994): the share of a call's time beyond that of the
+//! fastest call was spent in queues, so that share of the calls in flight waits.
 
 use std::time::Duration;
 
@@ -19,8 +18,7 @@ pub(super) struct Window {
     calls: usize,
     /// The most calls that there may ever be in flight.
     max: usize,
-    /// The time of the fastest call. It is never forgotten: under a steady load every call waits in
-    /// queues, so a later minimum would take these for the network.
+    /// The time of the fastest call. It is never forgotten: under a steady load every call waits.
     fastest: Duration,
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn callers_who_have_just_been_answered_are_expected_again() {
+fn a_call_takes_half_of_the_charges_without_an_answer() {
     let mut partitions = Partitions::new(64, 2);
     let send_half = |partitions: &mut Partitions| {
         assert_eq!((partitions.next(), partitions.max_size(3)), (Some((3, 7)), 24));
@@ -12,19 +12,10 @@ fn callers_who_have_just_been_answered_are_expected_again() {
     send_half(&mut partitions);
     send_half(&mut partitions);
     assert_eq!(partitions.next(), None, "two calls are in flight");
+    // One of them is answered, and its callers ask again.
     partitions.call_ended(3, 24, None);
     partitions.arrived(3, 24);
     send_half(&mut partitions);
-    // One caller is left.
-    for _ in 0..2 {
-        partitions.call_ended(3, 24, None);
-    }
-    partitions.arrived(3, 1);
-    assert_eq!((partitions.next(), partitions.max_size(3)), (Some((3, 7)), 12));
-    partitions.shrink(3, 1);
-    partitions.call_begins(3, 1, true);
-    partitions.call_ended(3, 1, None);
-    assert_eq!(partitions.max_size(3), 64);
 }
 
 #[test]
@@ -37,24 +28,12 @@ fn few_charges_share_a_call() {
 }
 
 #[test]
-fn of_one_key_only_the_charges_that_are_there_count() {
-    for is_one_key in [false, true] {
-        let mut partitions = Partitions::new(64, 2);
-        partitions.push(3, 7, 32);
-        partitions.shrink(3, 16);
-        partitions.call_begins(3, 16, is_one_key);
-        // One caller alone says nothing about the keys of many.
-        partitions.call_begins(3, 1, !is_one_key);
-        partitions.call_ended(3, 1, None);
-        partitions.call_ended(3, 16, None);
-        assert_eq!(partitions.max_size(3), if is_one_key { 64 } else { 16 });
-    }
-}
-
-#[test]
 fn charges_of_one_key_share_a_call_until_it_is_full() {
     let mut partitions = Partitions::new(64, 4);
     partitions.call_begins(3, 2, true);
+    // One caller alone says nothing about the keys of many.
+    partitions.call_begins(3, 1, false);
+    partitions.call_ended(3, 1, None);
     partitions.call_ended(3, 2, None);
     partitions.push(3, 7, 64);
     assert_eq!(partitions.max_size(3), 64);
