@@ -193,6 +193,5 @@ impl Around for Arc<Cache> {
     }
 }
 
-/// Tests of all interleavings of callers whose charges are refused and refunded.
 #[cfg(all(test, interleavings))]
 mod interleavings;

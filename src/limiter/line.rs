@@ -641,7 +641,5 @@ debug_by_name!([] Lines: spares);
 #[cfg(test)]
 mod tests;
 
-/// Tests of all interleavings of waiters that leave, charges that take their slots, and a reset of
-/// the key.
 #[cfg(all(test, interleavings))]
 mod interleavings;

@@ -152,6 +152,5 @@ fn off() -> Decision {
     Decision::new(Outcome::Allow).with_origin(Origin::Off)
 }
 
-/// Tests of all interleavings of callers that read a switch while it is set.
 #[cfg(all(test, interleavings))]
 mod interleavings;

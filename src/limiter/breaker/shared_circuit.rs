@@ -173,6 +173,5 @@ fn jittered(pause: Duration) -> Duration {
     pause.saturating_add(Duration::from_micros(fastrand::u64(..=most)))
 }
 
-/// Tests of all interleavings of calls that end while a breaker opens and closes.
 #[cfg(all(test, interleavings))]
 mod interleavings;

@@ -1,3 +1,5 @@
+//! All interleavings of callers whose charges are refused and refunded.
+
 use std::future::{Future, Ready, ready};
 use std::pin::pin;
 use std::sync::Arc;

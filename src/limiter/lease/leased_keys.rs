@@ -362,7 +362,5 @@ impl<L: Limiter> LeaseShard<L> {
     }
 }
 
-/// Tests of all interleavings of holders that give units back, callers that take them, and a lease
-/// that ends.
 #[cfg(all(test, interleavings))]
 mod interleavings;

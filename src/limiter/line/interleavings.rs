@@ -1,3 +1,6 @@
+//! All interleavings of waiters that leave, charges that take their slots, and a reset of
+//! the key.
+
 use std::pin::pin;
 use std::task::{Context, Poll};
 

@@ -1,3 +1,5 @@
+//! All interleavings of callers that read a switch while it is set.
+
 use super::*;
 use crate::core::sync::interleavings::{each, thread};
 

@@ -1,3 +1,5 @@
+//! All interleavings of calls that end while a breaker opens and closes.
+
 use super::*;
 use crate::core::sync::interleavings::{each, thread};
 

@@ -1,3 +1,6 @@
+//! All interleavings of holders that give units back, callers that take them, and a lease
+//! that ends.
+
 use std::future::{Ready, ready};
 
 use super::super::stock::Grant;
