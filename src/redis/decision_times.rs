@@ -8,6 +8,10 @@ pub(crate) use crate::limiter::on_time::MAX_TIMEOUT;
 
 pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// The time that callers may take before they count as slow. Then the answers that have come are
+/// passed on together: each turn would take as long, and the last callers would get theirs too late.
+pub(crate) const SLOW_TURN: Duration = Duration::from_millis(2);
+
 /// The longest time for which one call blocks others, which may have little time. After it, a call
 /// without a reply no longer counts as in flight, and a refund that a cluster still redirects is
 /// dropped.

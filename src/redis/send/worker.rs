@@ -16,7 +16,9 @@ use tokio::select;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
+use tokio::time::Instant;
 
+use super::super::decision_times::SLOW_TURN;
 use super::batch::{Call, CallEnd, QueuedRequest};
 use super::call::{follow, send_call};
 use super::config::Config;
@@ -107,7 +109,7 @@ async fn run(
     busy: Arc<Busy>,
 ) {
     let mut worker = Worker::new(config);
-    let mut is_open = true;
+    let (mut is_open, mut is_slow) = (true, false);
     loop {
         busy.reset_if(|| worker.is_idle() && arrivals.is_empty());
         select! {
@@ -126,7 +128,7 @@ async fn run(
         }
         busy.set();
         // The callers of several masters answer together: each calls all of them next.
-        while worker.config.pool.client.is_routed()
+        while (is_slow || worker.config.pool.client.is_routed())
             && let Some(Some(ended)) = worker.calls.next().now_or_never()
         {
             worker.call_ended(ended);
@@ -144,7 +146,9 @@ async fn run(
         }
         // Ready tasks run first, so that their charges join the batch. One server's calls end one in
         // each turn: so the charges of the first callers are on their way while the others run.
+        let begun = Instant::now();
         yield_now().await;
+        is_slow = begun.elapsed() > SLOW_TURN;
         worker.queue.push_all(from_fn(|| arrivals.try_recv().ok()));
         worker.send();
         worker.answered = 0;
