@@ -353,8 +353,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         answer::<Self>(rule, seen, now, verdict, members, check.paused)
     }
 
-    /// Returns the answer where keys are blocked: until one instant for all quotas, or until one for
-    /// each, 0 for those that answer by their state. The twin of `BLOCKED` in a script's reply.
+    /// Returns the answer where keys are blocked: until one instant for all quotas, or one for each,
+    /// 0 for those that answer by their state. The twin of `BLOCKED` in a script's reply.
     fn blocked(
         rule: &Self::Rule,
         state: Option<&Self::State>,

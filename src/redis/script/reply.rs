@@ -383,9 +383,9 @@ fn are_ends(ends: &[i64], now: i64) -> bool {
 fn numbers_after(begin: &[u8], text: &[u8]) -> Option<Vec<i64>> {
     let numbers = str::from_utf8(text.strip_prefix(begin)?).ok()?.split(' ');
     let is_exact = |number: &i64| (-MAX_NUMBER..=MAX_NUMBER).contains(number);
-    let is_plain = |text: &&str| *text == "0" || !text.starts_with(['0', '+']);
-    let number = |text| Some(text).filter(is_plain)?.parse().ok().filter(is_exact);
-    numbers.map(number).collect()
+    let number = |text: &str| text.parse().ok().filter(is_exact);
+    // A script writes no plus, and no zero before a number.
+    numbers.map(|text| number(text).filter(|number| number.to_string() == text)).collect()
 }
 
 pub(crate) fn malformed_reply() -> Error {

@@ -2,8 +2,9 @@
 //!
 //! `pending.rs` is the caller's half. `batcher.rs` sends a charge at once if the limiter is idle,
 //! and passes all others to `worker.rs`, which owns the `queue.rs`; `partitions.rs` decides which
-//! are next, and `window.rs` how many calls are in flight. `call.rs` sends the requests of a call (`batch.rs`), and waits. The answer comes back
-//! through `answer_place.rs`, or the caller's time ends (`deadlines.rs`).
+//! are next, and `window.rs` how many calls are in flight. `call.rs` sends the requests of a call
+//! (`batch.rs`), and waits. The answer comes back through `answer_place.rs`, or the caller's time
+//! ends (`deadlines.rs`).
 
 mod answer_place;
 mod batch;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redis_once::calls::Partition;
 
-use super::window::Window;
+use super::window::CallWindow;
 
 /// The fewest charges without an answer that are split between two calls. Fewer share one call: a
 /// call costs as much as a dozen charges. With 16 tasks on one thread, one call for all of them
@@ -29,7 +29,7 @@ struct CallBounds {
     /// The most requests in a call.
     batch_size: usize,
     /// The calls that may be in flight at the same time.
-    window: Window,
+    window: CallWindow,
     /// True if the last call of several requests had one key.
     is_hot: bool,
 }
@@ -51,7 +51,8 @@ struct PartitionState {
 
 impl Partitions {
     pub(super) fn new(batch_size: usize, max_in_flight: usize) -> Self {
-        let limits = CallBounds { batch_size, window: Window::new(max_in_flight), is_hot: false };
+        let limits =
+            CallBounds { batch_size, window: CallWindow::new(max_in_flight), is_hot: false };
         Self { partitions: BTreeMap::new(), sendable: VecDeque::new(), limits }
     }
 

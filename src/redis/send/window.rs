@@ -13,7 +13,7 @@ const NEAR: usize = 4;
 /// come over one connection before it serves others, so more calls would let these wait longer.
 const MAX_QUEUED: usize = NEAR - 1;
 
-pub(super) struct Window {
+pub(super) struct CallWindow {
     /// The most calls in flight now.
     calls: usize,
     /// The most calls that there may ever be in flight.
@@ -22,7 +22,7 @@ pub(super) struct Window {
     fastest: Duration,
 }
 
-impl Window {
+impl CallWindow {
     pub(super) fn new(max: usize) -> Self {
         Self { calls: NEAR.min(max), max, fastest: Duration::MAX }
     }

@@ -3,7 +3,7 @@ use super::*;
 /// The calls in flight, at most `max`, to a server that works `work` µs on each call and is
 /// `away` µs away.
 fn calls_to(max: usize, work: u32, away: u32) -> usize {
-    let mut window = Window::new(max);
+    let mut window = CallWindow::new(max);
     for in_flight in (1..=4).chain([0; 200]) {
         let in_flight = if in_flight == 0 { window.calls() } else { in_flight.min(max) };
         let took = (away + work).max(work * in_flight as u32);
@@ -31,14 +31,14 @@ fn a_far_server_has_as_many_calls_as_keep_it_busy() {
 /// A window that is not used says nothing about a larger one.
 #[test]
 fn a_window_grows_only_while_it_is_full() {
-    let mut window = Window::new(16);
+    let mut window = CallWindow::new(16);
     (0..100).for_each(|_| window.answered(Duration::from_millis(1), 3));
     assert_eq!(window.calls(), 4);
 }
 
 #[test]
 fn a_server_that_becomes_slow_has_few_calls_again() {
-    let mut window = Window::new(16);
+    let mut window = CallWindow::new(16);
     while window.calls() < 16 {
         window.answered(Duration::from_millis(1), window.calls());
     }
@@ -48,7 +48,7 @@ fn a_server_that_becomes_slow_has_few_calls_again() {
 
 #[test]
 fn an_answer_in_no_time_is_an_answer() {
-    let mut window = Window::new(16);
+    let mut window = CallWindow::new(16);
     (0..100).for_each(|_| window.answered(Duration::ZERO, window.calls()));
     assert_eq!(window.calls(), 4);
 }
