@@ -137,7 +137,7 @@ const MENDED: [u64; 63] = [
 ];
 
 /// The same, with all dice but those for calendars of months and of time zones.
-const MENDED_LATER: [u64; 11] = [
+const MENDED_LATER: [u64; 12] = [
     270_004_976,
     270_012_432,
     270_052_949,
@@ -149,6 +149,7 @@ const MENDED_LATER: [u64; 11] = [
     300_003_699,
     300_035_780,
     300_043_676,
+    2_200_058_557,
 ];
 
 /// A thread that makes a longer turn stood still, as the crate sees it.

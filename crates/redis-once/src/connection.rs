@@ -259,8 +259,8 @@ pub(super) struct ServerHealth {
     pub(super) is_silent: AtomicBool,
     /// The instant at which such a connection was last given up.
     silent_since: Mutex<Option<Instant>>,
-    /// True if the address has led to a primary.
-    pub(super) was_primary: AtomicBool,
+    /// True if the address has led to a server that did not say that it is a replica.
+    pub(super) has_served: AtomicBool,
     /// True if the server has answered `HELLO`.
     pub(super) knows_hello: AtomicBool,
     /// True if the server has closed a connection when it was asked for its role by RESP2.

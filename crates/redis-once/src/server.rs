@@ -120,15 +120,15 @@ impl Server {
         let (socket, greeting) = self.open(|_| {}).await?;
         if self.kind == ServerKind::Plain && greeting.is_replica() {
             let message = "this server is a replica, and its address leads to no primary";
-            // An address that never led to a primary is wrong. Otherwise, a failover goes on.
-            let kind = match self.health.was_primary.load(Relaxed) {
+            // An address that has led to replicas alone is wrong. Otherwise, a failover goes on.
+            let kind = match self.health.has_served.load(Relaxed) {
                 true => ErrorKind::Infrastructure,
                 false => ErrorKind::Configuration,
             };
             return Err(Error::new(kind, message));
         }
         let (address, is_primary) = (Arc::new(self.addr.clone()), greeting.is_primary());
-        self.health.was_primary.fetch_or(is_primary, Relaxed);
+        self.health.has_served.store(true, Relaxed);
         let keys_apart = greeting.protocol == ProtocolVersion::RESP2;
         Ok(Connection { socket, health, address, is_primary, keys_apart })
     }
