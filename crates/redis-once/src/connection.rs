@@ -127,7 +127,7 @@ impl Connection {
             if outcome.as_ref().is_err_and(RedisError::is_unrecoverable_error) {
                 health.retire(Useless::Closed);
             } else if is_reply(&outcome) {
-                health.server.is_silent.store(false, Relaxed);
+                health.record_reply();
             }
             health.server.closings.record(command, health.closings, outcome)
         })
@@ -246,6 +246,8 @@ pub(super) struct ConnectionHealth {
     /// Why and since when it is useless.
     useless: OnceLock<(Useless, Instant)>,
     server: Arc<ServerHealth>,
+    /// True after a reply to a call.
+    has_replied: AtomicBool,
     /// The count of [`Closings`] when the connection was begun.
     closings: u32,
     begun: Instant,
@@ -270,6 +272,9 @@ pub(super) struct ServerHealth {
     /// The instant at which the server first redirected to its own address. It counts for
     /// [`FORGET_AFTER`].
     renamed: Mutex<Option<Instant>>,
+    /// The instant at which a connection was first closed without a reply to a call, if none came
+    /// since.
+    closed_unused: Mutex<Option<Instant>>,
     /// The addresses behind its name whose greeting a connection awaits, and since when.
     ungreeted: Mutex<Vec<(SocketAddr, Instant)>>,
     /// True if the pool now uses another server in its place.
@@ -292,7 +297,8 @@ impl ConnectionHealth {
     /// Makes the health of a new connection.
     pub(super) fn new(server: &Arc<ServerHealth>) -> Self {
         let (server, closings) = (Arc::clone(server), server.closings.count());
-        Self { useless: OnceLock::new(), server, closings, begun: Instant::now() }
+        let has_replied = AtomicBool::new(false);
+        Self { useless: OnceLock::new(), server, has_replied, closings, begun: Instant::now() }
     }
 
     /// Returns why the connection was given up, and since when. The pool may notice that much
@@ -300,6 +306,24 @@ impl ConnectionHealth {
     pub(super) fn useless(&self) -> Option<(Useless, Instant)> {
         let left = || self.server.is_left.load(Relaxed).then(|| (Useless::Closed, Instant::now()));
         self.useless.get().copied().or_else(left)
+    }
+
+    fn record_reply(&self) {
+        self.server.is_silent.store(false, Relaxed);
+        if !self.has_replied.load(Relaxed) {
+            self.has_replied.store(true, Relaxed);
+            *lock(&self.server.closed_unused) = None;
+        }
+    }
+
+    /// Returns true if this connection, which was closed, and the one before it brought no reply.
+    /// The server greets then, and does not serve. The first of them may have been idle for long.
+    pub(super) fn is_closed_unused_again(&self) -> bool {
+        if self.has_replied.load(Relaxed) {
+            return false;
+        }
+        let mut first = lock(&self.server.closed_unused);
+        *first.get_or_insert_with(Instant::now) < self.begun
     }
 
     /// Records that the connection is useless from now on. The first reason stays.
