@@ -76,7 +76,7 @@ pub use self::core::charge::KeepFree;
 pub use self::core::{Charge, Decision, Error, ErrorKind, Exempt, Outcome, Quota, Refusal};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use self::http::by_client_ip;
-pub use self::http::{HttpResponder, by_api_key, by_head};
+pub use self::http::{HttpResponder, by_api_key, by_bearer_token, by_head};
 pub use self::limiter::{FailOpen, Limiter, LimiterExt, Memory};
 #[cfg(feature = "redis")]
 pub use self::redis::{Pool, Redis};
