@@ -155,8 +155,8 @@ impl<A: InLua> Redis<A> {
     /// Sets the most charges in one call, 1 to 1,000; with several quotas at most 4,000 keys.
     /// Default: 64.
     ///
-    /// A call of 64 charges blocks Redis for about 200 µs. While 24 or more charges have no answer
-    /// (of one key: more than a call takes), a call takes at most half of them.
+    /// A call of 64 charges blocks Redis for about 200 µs. While 8 or more charges have no answer
+    /// (in a cluster 24, of one key more than a call takes), a call takes at most half of them.
     pub fn max_batch_size(self, charges: usize) -> Self {
         self.configure(|config| config.set_max_batch_size(charges))
     }

@@ -10,11 +10,13 @@ use redis_once::calls::Partition;
 
 use super::window::CallWindow;
 
-/// The fewest charges without an answer that are split between two calls. Fewer share one call: a
-/// call costs as much as a dozen charges. With 16 tasks on one thread, one call for all of them
-/// makes a fifth more decisions per second than two. Charges of one key are split only above a full
-/// call: the script counts them together, so there a call costs as much as all of its charges.
-const MIN_SHARED: usize = 24;
+/// The fewest charges without an answer that two calls share: with 16 tasks, these make a third more
+/// decisions than one. Charges of one key are split only above a full call: the script counts them
+/// together.
+const MIN_SHARED: usize = 8;
+
+/// The same in a cluster, whose other masters work meanwhile.
+const MIN_SHARED_IN_CLUSTER: usize = 24;
 
 /// The partitions with requests to send, or with a call in flight.
 pub(super) struct Partitions {
@@ -30,6 +32,8 @@ struct CallBounds {
     batch_size: usize,
     /// The calls that may be in flight at the same time.
     window: CallWindow,
+    /// The fewest charges that two calls share.
+    min_shared: usize,
     /// True if the last call of several requests had one key.
     is_hot: bool,
 }
@@ -50,9 +54,10 @@ struct PartitionState {
 }
 
 impl Partitions {
-    pub(super) fn new(batch_size: usize, max_in_flight: usize) -> Self {
-        let limits =
-            CallBounds { batch_size, window: CallWindow::new(max_in_flight), is_hot: false };
+    pub(super) fn new(batch_size: usize, max_in_flight: usize, is_routed: bool) -> Self {
+        let window = CallWindow::new(max_in_flight);
+        let min_shared = if is_routed { MIN_SHARED_IN_CLUSTER } else { MIN_SHARED };
+        let limits = CallBounds { batch_size, window, min_shared, is_hot: false };
         Self { partitions: BTreeMap::new(), sendable: VecDeque::new(), limits }
     }
 
@@ -185,7 +190,7 @@ impl PartitionState {
 
     /// Returns true if two calls share the requests, half each.
     fn is_shared(&self, limits: &CallBounds) -> bool {
-        let fewest = if limits.is_hot { limits.batch_size + 1 } else { MIN_SHARED };
+        let fewest = if limits.is_hot { limits.batch_size + 1 } else { limits.min_shared };
         limits.window.calls() > 1 && self.unanswered() >= fewest
     }
 

@@ -43,7 +43,7 @@ struct SlotQueue {
 
 impl Queue {
     pub(super) fn new(pool: Pool, max_batch_size: usize, max_in_flight: usize) -> Self {
-        let partitions = Partitions::new(max_batch_size, max_in_flight);
+        let partitions = Partitions::new(max_batch_size, max_in_flight, pool.client.is_routed());
         Self { pool, queues: BTreeMap::new(), partitions, count: 0 }
     }
 

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_call_takes_half_of_the_charges_without_an_answer() {
-    let mut partitions = Partitions::new(64, 2);
+    let mut partitions = Partitions::new(64, 2, false);
     let send_half = |partitions: &mut Partitions| {
         assert_eq!((partitions.next(), partitions.max_size(3)), (Some((3, 7)), 24));
         partitions.shrink(3, 24);
@@ -20,16 +20,18 @@ fn a_call_takes_half_of_the_charges_without_an_answer() {
 
 #[test]
 fn few_charges_share_a_call() {
-    let mut partitions = Partitions::new(64, 2);
-    partitions.push(3, 7, 23);
-    assert_eq!((partitions.next(), partitions.max_size(3)), (Some((3, 7)), 64));
-    partitions.arrived(3, 1);
-    assert_eq!((partitions.next(), partitions.max_size(3)), (Some((3, 7)), 12));
+    for (is_routed, fewest) in [(false, MIN_SHARED), (true, MIN_SHARED_IN_CLUSTER)] {
+        let mut partitions = Partitions::new(64, 2, is_routed);
+        partitions.push(3, 7, fewest - 1);
+        assert_eq!((partitions.next(), partitions.max_size(3)), (Some((3, 7)), 64));
+        partitions.arrived(3, 1);
+        assert_eq!((partitions.next(), partitions.max_size(3)), (Some((3, 7)), fewest / 2));
+    }
 }
 
 #[test]
 fn charges_of_one_key_share_a_call_until_it_is_full() {
-    let mut partitions = Partitions::new(64, 4);
+    let mut partitions = Partitions::new(64, 4, false);
     partitions.call_begins(3, 2, true);
     // One caller alone says nothing about the keys of many.
     partitions.call_begins(3, 1, false);
@@ -43,7 +45,7 @@ fn charges_of_one_key_share_a_call_until_it_is_full() {
 
 #[test]
 fn a_far_server_has_more_calls_in_flight() {
-    let mut partitions = Partitions::new(64, 16);
+    let mut partitions = Partitions::new(64, 16, false);
     partitions.push(3, 7, 99);
     let send_all = |partitions: &mut Partitions| {
         let mut sent = 0;
@@ -64,7 +66,7 @@ fn a_far_server_has_more_calls_in_flight() {
 
 #[test]
 fn a_partition_is_kept_while_it_has_something_to_do() {
-    let mut partitions = Partitions::new(64, 2);
+    let mut partitions = Partitions::new(64, 2, false);
     let known = |partitions: &Partitions| partitions.partitions.len();
     for requests in [1, 30] {
         partitions.push(3, 7, requests);
