@@ -116,6 +116,7 @@ impl Connection {
         call: impl Future<Output = RedisResult<T>> + Send + 'static,
     ) -> Pin<Box<dyn Future<Output = RedisResult<T>> + Send>> {
         let (health, address) = (Arc::clone(&self.health), Arc::clone(&self.address));
+        health.record_use();
         // The client's future has 1.3 kB, and each async function that it passes through would keep
         // a copy.
         let call = Box::pin(call);
@@ -127,7 +128,7 @@ impl Connection {
             if outcome.as_ref().is_err_and(RedisError::is_unrecoverable_error) {
                 health.retire(Useless::Closed);
             } else if is_reply(&outcome) {
-                health.record_reply();
+                health.server.is_silent.store(false, Relaxed);
             }
             health.server.closings.record(command, health.closings, outcome)
         })
@@ -246,8 +247,8 @@ pub(super) struct ConnectionHealth {
     /// Why and since when it is useless.
     useless: OnceLock<(Useless, Instant)>,
     server: Arc<ServerHealth>,
-    /// True after a reply to a call.
-    has_replied: AtomicBool,
+    /// True if a call was sent over it.
+    is_used: AtomicBool,
     /// The count of [`Closings`] when the connection was begun.
     closings: u32,
     begun: Instant,
@@ -272,8 +273,7 @@ pub(super) struct ServerHealth {
     /// The instant at which the server first redirected to its own address. It counts for
     /// [`FORGET_AFTER`].
     renamed: Mutex<Option<Instant>>,
-    /// The instant at which a connection was first closed without a reply to a call, if none came
-    /// since.
+    /// The instant at which a connection was first closed before a call, if none was sent since.
     closed_unused: Mutex<Option<Instant>>,
     /// The addresses behind its name whose greeting a connection awaits, and since when.
     ungreeted: Mutex<Vec<(SocketAddr, Instant)>>,
@@ -297,8 +297,8 @@ impl ConnectionHealth {
     /// Makes the health of a new connection.
     pub(super) fn new(server: &Arc<ServerHealth>) -> Self {
         let (server, closings) = (Arc::clone(server), server.closings.count());
-        let has_replied = AtomicBool::new(false);
-        Self { useless: OnceLock::new(), server, has_replied, closings, begun: Instant::now() }
+        let is_used = AtomicBool::new(false);
+        Self { useless: OnceLock::new(), server, is_used, closings, begun: Instant::now() }
     }
 
     /// Returns why the connection was given up, and since when. The pool may notice that much
@@ -308,18 +308,18 @@ impl ConnectionHealth {
         self.useless.get().copied().or_else(left)
     }
 
-    fn record_reply(&self) {
-        self.server.is_silent.store(false, Relaxed);
-        if !self.has_replied.load(Relaxed) {
-            self.has_replied.store(true, Relaxed);
+    fn record_use(&self) {
+        if !self.is_used.load(Relaxed) {
+            self.is_used.store(true, Relaxed);
             *lock(&self.server.closed_unused) = None;
         }
     }
 
-    /// Returns true if this connection, which was closed, and the one before it brought no reply.
-    /// The server greets then, and does not serve. The first of them may have been idle for long.
+    /// Returns true if this connection and the one before it were closed before a call. The server
+    /// greets then, and does not serve. The first of them may have been idle for long. A call that
+    /// is cut learns by itself what happened.
     pub(super) fn is_closed_unused_again(&self) -> bool {
-        if self.has_replied.load(Relaxed) {
+        if self.is_used.load(Relaxed) {
             return false;
         }
         let mut first = lock(&self.server.closed_unused);

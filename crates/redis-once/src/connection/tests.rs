@@ -79,7 +79,7 @@ async fn a_server_that_greets_and_closes_does_not_serve() {
     advance(D).await;
     assert!(connect().is_closed_unused_again());
     let used = connect();
-    used.record_reply();
+    used.record_use();
     assert!(!used.is_closed_unused_again());
     assert!(!connect().is_closed_unused_again());
 }
