@@ -116,7 +116,6 @@ impl Connection {
         call: impl Future<Output = RedisResult<T>> + Send + 'static,
     ) -> Pin<Box<dyn Future<Output = RedisResult<T>> + Send>> {
         let (health, address) = (Arc::clone(&self.health), Arc::clone(&self.address));
-        health.record_use();
         // The client's future has 1.3 kB, and each async function that it passes through would keep
         // a copy.
         let call = Box::pin(call);
@@ -247,8 +246,6 @@ pub(super) struct ConnectionHealth {
     /// Why and since when it is useless.
     useless: OnceLock<(Useless, Instant)>,
     server: Arc<ServerHealth>,
-    /// True if a call was sent over it.
-    is_used: AtomicBool,
     /// The count of [`Closings`] when the connection was begun.
     closings: u32,
     begun: Instant,
@@ -273,8 +270,6 @@ pub(super) struct ServerHealth {
     /// The instant at which the server first redirected to its own address. It counts for
     /// [`FORGET_AFTER`].
     renamed: Mutex<Option<Instant>>,
-    /// The instant at which a connection was first closed before a call, if none was sent since.
-    closed_unused: Mutex<Option<Instant>>,
     /// The addresses behind its name whose greeting a connection awaits, and since when.
     ungreeted: Mutex<Vec<(SocketAddr, Instant)>>,
     /// True if the pool now uses another server in its place.
@@ -297,8 +292,7 @@ impl ConnectionHealth {
     /// Makes the health of a new connection.
     pub(super) fn new(server: &Arc<ServerHealth>) -> Self {
         let (server, closings) = (Arc::clone(server), server.closings.count());
-        let is_used = AtomicBool::new(false);
-        Self { useless: OnceLock::new(), server, is_used, closings, begun: Instant::now() }
+        Self { useless: OnceLock::new(), server, closings, begun: Instant::now() }
     }
 
     /// Returns why the connection was given up, and since when. The pool may notice that much
@@ -306,24 +300,6 @@ impl ConnectionHealth {
     pub(super) fn useless(&self) -> Option<(Useless, Instant)> {
         let left = || self.server.is_left.load(Relaxed).then(|| (Useless::Closed, Instant::now()));
         self.useless.get().copied().or_else(left)
-    }
-
-    fn record_use(&self) {
-        if !self.is_used.load(Relaxed) {
-            self.is_used.store(true, Relaxed);
-            *lock(&self.server.closed_unused) = None;
-        }
-    }
-
-    /// Returns true if this connection and the one before it were closed before a call. The server
-    /// greets then, and does not serve. The first of them may have been idle for long. A call that
-    /// is cut learns by itself what happened.
-    pub(super) fn is_closed_unused_again(&self) -> bool {
-        if self.is_used.load(Relaxed) {
-            return false;
-        }
-        let mut first = lock(&self.server.closed_unused);
-        *first.get_or_insert_with(Instant::now) < self.begun
     }
 
     /// Records that the connection is useless from now on. The first reason stays.

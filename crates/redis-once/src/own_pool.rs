@@ -345,9 +345,6 @@ impl PoolState {
             };
             let lost = |reason| Some(Lost { address: connection.server(), reason, kind, since });
             match reason {
-                Useless::Closed if connection.health.is_closed_unused_again() => {
-                    unusable = lost("it was closed again before a call");
-                }
                 Useless::Closed => closed = lost("it was closed"),
                 Useless::Rested => closed = lost("it was not used for long"),
                 Useless::ReadOnly => unusable = lost("redis is read-only"),

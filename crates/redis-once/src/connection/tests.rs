@@ -66,20 +66,3 @@ async fn a_useless_connection_says_since_when() {
     health.retire(Useless::Closed);
     assert_eq!(health.useless(), Some((Useless::ReadOnly, retired)));
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_greets_and_closes_does_not_serve() {
-    let server = Arc::<ServerHealth>::default();
-    let connect = || ConnectionHealth::new(&server);
-    // An idle time of the server ends connections that were begun side by side.
-    let (idle, beside) = (connect(), connect());
-    advance(Duration::from_secs(60)).await;
-    assert!(!idle.is_closed_unused_again());
-    assert!(!beside.is_closed_unused_again());
-    advance(D).await;
-    assert!(connect().is_closed_unused_again());
-    let used = connect();
-    used.record_use();
-    assert!(!used.is_closed_unused_again());
-    assert!(!connect().is_closed_unused_again());
-}
