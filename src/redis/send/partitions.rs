@@ -10,9 +10,9 @@ use redis_once::calls::Partition;
 
 use super::window::CallWindow;
 
-/// The fewest charges without an answer that two calls share: with 16 tasks, these make a third more
-/// decisions than one. Charges of one key are split only above a full call: the script counts them
-/// together.
+/// The fewest charges without an answer that two calls share: with 16 tasks, these make a third
+/// more decisions than one. Charges of one key are split only above a full call: the script counts
+/// them together.
 const MIN_SHARED: usize = 8;
 
 /// The same in a cluster, whose other masters work meanwhile.
