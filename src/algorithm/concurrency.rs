@@ -74,7 +74,7 @@ const PAUSE: i64 = 1_000_000;
 /// Processes take no turns. The guide has a page on [concurrency].
 ///
 /// A charge of a tuple that waits for another quota holds its units meanwhile. It waits no longer
-/// than `max_hold`.
+/// than two thirds of `max_hold`.
 ///
 /// # Other operations
 ///
@@ -171,7 +171,7 @@ impl Concurrency {
 
     horizon_setter! {
         /// It is for charges of several quotas that wait for another one. They never wait longer
-        /// than [`max_hold`](Concurrency::max_hold).
+        /// than two thirds of [`max_hold`](Concurrency::max_hold).
     }
 }
 
@@ -248,8 +248,8 @@ impl Algorithm for Concurrency {
         Ok(Rule {
             limit: exact(quota.limit()),
             width: (max_hold + ERAS - 1) / ERAS,
-            // The time of a charge that waits must not be over before its slot has come.
-            horizon: micros(self.horizon).min(max_hold),
+            // A charge that waits is first renewed when its slot has come. A third is left for that.
+            horizon: micros(self.horizon).min(max_hold - max_hold / 3),
         })
     }
 

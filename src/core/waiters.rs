@@ -46,6 +46,11 @@ pub(crate) trait Turn: Waiters {
 
     /// Returns the mark that settles the slot. The slot then counts as used.
     fn mark(&self) -> Option<Mark>;
+
+    /// The time from the charge of the slot to the slot.
+    fn wait(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The mark of a reservation whose hold is renewed.

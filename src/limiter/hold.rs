@@ -230,6 +230,13 @@ pub(crate) fn due(renewal: &Renewal) -> Instant {
     due.unwrap_or_else(|| Instant::now() + renewal.max_hold() / 3)
 }
 
+/// The renewal of units that waited for their slot: a third of the hold after their charge, or now.
+pub(crate) fn after_wait(renewal: Renewal, waited: Duration) -> Renewal {
+    let latest = Instant::now() + (renewal.max_hold() / 3).saturating_sub(waited);
+    let due = due(&renewal).min(latest);
+    renewal.due_at(due.into_std())
+}
+
 /// The instants at which a limiter's holds are renewed, counted from its first renewal.
 #[derive(Default)]
 pub(crate) struct RenewalTimes(OnceLock<Instant>);

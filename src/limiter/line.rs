@@ -619,6 +619,12 @@ impl Turn for Place {
         self.leave_line();
         lock(&self.slot).as_ref().map(|slot| slot.mark.clone())
     }
+
+    fn wait(&self) -> Duration {
+        let charged_at = |slot: &Slot| slot.report.decided_at().unwrap_or_default();
+        let slot = lock(&self.slot);
+        slot.as_ref().map_or(Duration::MAX, |slot| slot.at.saturating_sub(charged_at(slot)))
+    }
 }
 
 /// Leaves the line if a panic has prevented the end of the wait. Its slot is then spare.

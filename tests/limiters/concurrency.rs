@@ -135,6 +135,44 @@ async fn a_guard_tells_that_units_were_lost_and_renews_the_others() {
     assert!(later.is_held());
 }
 
+/// Units that waited for another limit are renewed when they are used, not a third of `max_hold`
+/// later: a guard does so, and a layer. So they are still held after a pause of the process.
+#[tokio::test(start_paused = true)]
+async fn what_waited_for_another_limit_is_renewed_when_it_is_used() {
+    let bucket = TokenBucket::new(Quota::new(2, 5 * SECOND).burst(1));
+    let limiter = Memory::new("tuple", (Concurrency::new(3).max_hold(FOUR), bucket));
+    let wait = Duration::from_millis(2_500);
+    let charge = one().max_wait(FOUR);
+    let pause = async || {
+        sleep(Duration::from_millis(1)).await;
+        tokio::time::advance(FOUR - Duration::from_millis(100)).await;
+        sleep(Duration::from_millis(1)).await;
+    };
+    limiter.settle(reserved(&limiter).await, 1).unwrap().await.unwrap();
+    let mut waited = limiter.acquire(charge.clone()).await.expect("its slot comes");
+    assert_eq!(waited.waited(), wait);
+    let hold = limiter.hold(waited.take_reservation().expect("it holds a unit"));
+    pause().await;
+    assert!(hold.is_held());
+
+    limiter.settle(reserved(&limiter).await, 1).unwrap().await.unwrap();
+    let (begin, begun) = tokio::sync::oneshot::channel();
+    let begin = Arc::new(Mutex::new(Some(begin)));
+    let slow = service_fn(move |()| {
+        begin.lock().unwrap().take().expect("one call").send(()).unwrap();
+        pending::<Result<(), BoxError>>()
+    });
+    let layer = RateLimitLayer::new(limiter.clone(), move |_: &()| charge.clone()).respond(Raise);
+    let call = tokio::spawn(layer.layer(slow).oneshot(()));
+    begun.await.unwrap();
+    pause().await;
+    sleep(SECOND).await;
+    let peeked = limiter.peek("key").await.unwrap();
+    let left: Vec<_> = peeked.policies().map(|one| one.remaining()).collect();
+    assert_eq!(left[0], Some(1));
+    call.abort();
+}
+
 // Layers.
 
 /// A body whose frames come from a channel.

@@ -137,7 +137,7 @@ const MENDED: [u64; 63] = [
 ];
 
 /// The same, with all dice but those for calendars of months and of time zones.
-const MENDED_LATER: [u64; 12] = [
+const MENDED_LATER: [u64; 13] = [
     270_004_976,
     270_012_432,
     270_052_949,
@@ -150,6 +150,7 @@ const MENDED_LATER: [u64; 12] = [
     300_035_780,
     300_043_676,
     2_200_058_557,
+    2_400_002_974,
 ];
 
 /// A thread that makes a longer turn stood still, as the crate sees it.
