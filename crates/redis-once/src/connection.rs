@@ -116,6 +116,7 @@ impl Connection {
         call: impl Future<Output = RedisResult<T>> + Send + 'static,
     ) -> Pin<Box<dyn Future<Output = RedisResult<T>> + Send>> {
         let (health, address) = (Arc::clone(&self.health), Arc::clone(&self.address));
+        health.is_used.store(true, Relaxed);
         // The client's future has 1.3 kB, and each async function that it passes through would keep
         // a copy.
         let call = Box::pin(call);
@@ -246,9 +247,11 @@ pub(super) struct ConnectionHealth {
     /// Why and since when it is useless.
     useless: OnceLock<(Useless, Instant)>,
     server: Arc<ServerHealth>,
+    /// True if a call was sent over it.
+    is_used: AtomicBool,
     /// The count of [`Closings`] when the connection was begun.
     closings: u32,
-    begun: Instant,
+    pub(super) begun: Instant,
 }
 
 /// The health of all connections to one server.
@@ -292,7 +295,8 @@ impl ConnectionHealth {
     /// Makes the health of a new connection.
     pub(super) fn new(server: &Arc<ServerHealth>) -> Self {
         let (server, closings) = (Arc::clone(server), server.closings.count());
-        Self { useless: OnceLock::new(), server, closings, begun: Instant::now() }
+        let is_used = AtomicBool::new(false);
+        Self { useless: OnceLock::new(), server, is_used, closings, begun: Instant::now() }
     }
 
     /// Returns why the connection was given up, and since when. The pool may notice that much
@@ -300,6 +304,11 @@ impl ConnectionHealth {
     pub(super) fn useless(&self) -> Option<(Useless, Instant)> {
         let left = || self.server.is_left.load(Relaxed).then(|| (Useless::Closed, Instant::now()));
         self.useless.get().copied().or_else(left)
+    }
+
+    /// Returns true if no call was sent over it, and the pool still uses its server.
+    pub(super) fn is_unused(&self) -> bool {
+        !self.is_used.load(Relaxed) && !self.server.is_left.load(Relaxed)
     }
 
     /// Records that the connection is useless from now on. The first reason stays.

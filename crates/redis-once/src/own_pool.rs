@@ -26,7 +26,9 @@ use super::lock::lock;
 use super::on_time::unless_busy;
 use super::sentinel::Sentinels;
 use super::server::{ConnectFailure, Connector, Server};
-use super::times::{MAX_CONNECTION_WAIT, MAX_REST, MAX_SILENCE, MAX_UNSEEN, MIN_REST};
+use super::times::{
+    INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_REST, MAX_SILENCE, MAX_UNSEEN, MIN_REST,
+};
 
 /// The most attempts of one entry at a time.
 const MAX_ATTEMPTS: usize = 4;
@@ -62,8 +64,18 @@ pub(super) enum Target {
 struct PoolState {
     runtimes: Vec<RuntimeConnections>,
     backoff: Backoff,
+    unused: UnusedClosings,
     /// The number of changes of the server or the user when this state began.
     switches: u64,
+}
+
+/// The connections that were closed before a call was sent over them, since the last other one.
+#[derive(Default)]
+struct UnusedClosings {
+    /// When the first one was seen. It may have been idle for long.
+    first: Option<Instant>,
+    /// The error of the last one that began after that.
+    again: Option<Failed>,
 }
 
 /// The connections of one runtime.
@@ -116,13 +128,14 @@ impl OwnPool {
         // An attempt that cannot be spawned is dropped at once, and its drop takes the lock.
         let user = Some(runtime.id());
         let (connection, started, patience, retry_at) = self.with_state(now, user, |state| {
-            let PoolState { runtimes, backoff, switches } = state;
+            let PoolState { runtimes, backoff, switches, unused } = state;
             let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
             if connections.entries.iter().any(PoolEntry::may_attempt) {
                 let now_switches = self.target.switches();
                 if *switches != now_switches {
                     // Earlier failures do not count for the new server or user.
-                    (*switches, *backoff) = (now_switches, Backoff::default());
+                    *switches = now_switches;
+                    (*backoff, *unused) = <_>::default();
                 }
             }
             let (started, retry_at) = connections.begin_attempts(now, backoff);
@@ -179,11 +192,16 @@ impl OwnPool {
 
     /// Returns the known facts about the target.
     pub(super) fn facts(&self) -> Facts {
-        let (connections, mut failure) = self.with_state(Instant::now(), None, |state| {
-            let own = state.entries().filter_map(|entry| entry.connection.clone());
-            (own.collect::<Vec<_>>(), state.backoff.last_error.clone())
-        });
+        let (connections, mut failure, closed_unused) =
+            self.with_state(Instant::now(), None, |state| {
+                let own = state.entries().filter_map(|entry| entry.connection.clone());
+                let unused = state.unused.again.clone();
+                (own.collect::<Vec<_>>(), state.backoff.last_error.clone(), unused)
+            });
         failure.take_if(|_| !connections.is_empty());
+        if connections.iter().all(|one| one.health.is_unused()) {
+            failure = failure.or(closed_unused);
+        }
         if let (Some(failed), Some(cause)) = (&mut failure, self.target.unnamed()) {
             failed.error = no_connection(&self.target.address(), cause);
         }
@@ -345,7 +363,12 @@ impl PoolState {
             };
             let lost = |reason| Some(Lost { address: connection.server(), reason, kind, since });
             match reason {
-                Useless::Closed => closed = lost("it was closed"),
+                Useless::Closed => {
+                    closed = lost("it was closed");
+                    if self.unused.record(connection, now, since) {
+                        self.backoff.hold_until(now + INTERRUPTED_PAUSE);
+                    }
+                }
                 Useless::Rested => closed = lost("it was not used for long"),
                 Useless::ReadOnly => unusable = lost("redis is read-only"),
                 Useless::Silent => unusable = lost("redis stopped answering"),
@@ -433,6 +456,24 @@ impl RuntimeConnections {
         let at = (self.next + at) % self.entries.len();
         self.next = (at + 1) % self.entries.len();
         self.entries[at].connection.clone()
+    }
+}
+
+impl UnusedClosings {
+    /// Records that the server has closed a connection. Returns true from the third one in a row
+    /// on: a short pause comes before the next.
+    fn record(&mut self, connection: &Connection, now: Instant, since: Instant) -> bool {
+        if !connection.health.is_unused() {
+            *self = Self::default();
+            return false;
+        }
+        if *self.first.get_or_insert(now) > connection.health.begun {
+            return false;
+        }
+        let why = "it closes connections before a call is sent";
+        let cause = Error::new(ErrorKind::Infrastructure, why);
+        let error = no_connection(&connection.server(), cause);
+        self.again.replace(Failed { error, at: Some(since) }).is_some()
     }
 }
 

@@ -62,7 +62,8 @@ pub(super) const MAX_FIRST_PAUSE: Duration = Duration::from_millis(150);
 /// The longest pause, so that the pool sees the new state of a server within half a second.
 pub(super) const MAX_PAUSE: Duration = Duration::from_millis(300);
 
-/// The pause after an attempt to connect that ended with its runtime, or that load ended.
+/// The pause after an attempt to connect that ended with its runtime, or that load ended, and after
+/// connections that were closed before a call.
 pub(super) const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The time after which a failure no longer makes pauses longer.

@@ -456,6 +456,30 @@ async fn a_server_that_only_greets_stays_silent() {
     assert_eq!(missed(&pool).await, ErrorKind::Infrastructure);
 }
 
+/// A server greets each connection, and closes it. A busy process notices that before it sends a
+/// call. The first connection may have been idle for long, and says nothing.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_what_it_has_greeted_is_at_fault() {
+    let (pool, _) = over(Dialer::new(|_, _| {
+        let (own, other) = duplex(4_096);
+        tokio::spawn(timeout(SOON, simulated::serve(other, greeting)));
+        ready(Ok(own))
+    }));
+    let (mut kinds, mut pauses) = (Vec::new(), Vec::new());
+    for is_used in [false, false, false, true, false, false] {
+        let connection = Arc::clone(&pool).connection_at(None).await.expect("greeted");
+        if is_used {
+            send_and_leave(&*connection).await;
+        }
+        sleep(2 * SOON).await;
+        kinds.push(missed(&pool).await);
+        pauses.push(lock(&pool.state).backoff.retry_at(Instant::now()).is_some());
+    }
+    let (unknown, at_fault) = (ErrorKind::Saturation, ErrorKind::Infrastructure);
+    assert_eq!(kinds, [unknown, at_fault, at_fault, unknown, unknown, at_fault]);
+    assert_eq!(pauses, [false, false, true, false, false, false]);
+}
+
 /// A server fell silent, and was then reached again. That it was silent says nothing of a call that
 /// a busy process sends too late, long after that, or whose reply this process has not read.
 #[tokio::test(start_paused = true)]

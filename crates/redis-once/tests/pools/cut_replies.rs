@@ -113,16 +113,16 @@ async fn greeted(way: Way, port: u16, bytes: usize) -> Option<Error> {
         Way::Sentinel => servers::sentinel::url(&[proxy.port()]),
         _ => proxy.url(),
     };
-    let (counter, begun) = (over(one_connection(&url)), Instant::now());
-    loop {
-        match counter.add().await.err() {
+    let pool = one_connection(&url);
+    // However little of the machine this process gets, one of the calls lives to see its cut.
+    for doubled in 0..12 {
+        match over(pool.clone()).within(D * (1 << doubled)).add().await.err() {
             // An attempt to connect that has just begun.
-            Some(error) if error.kind() == ErrorKind::Saturation => {
-                assert!(begun.elapsed() < LONG, "{way:?}: {error:?}");
-            }
+            Some(error) if error.kind() == ErrorKind::Saturation => {}
             error => return error,
         }
     }
+    panic!("{way:?}, cut after {bytes} bytes: no call saw it");
 }
 
 /// Of a cluster and of sentinels, the first server alone is behind the proxy.
