@@ -506,7 +506,7 @@ fn cases() -> Vec<Case> {
             options: format!("concurrency --limit {burst} --max-hold {hold}us --horizon 10s"),
             burst,
             unit: hold,
-            horizon: HORIZON.min(hold),
+            horizon: HORIZON.min(hold - hold / 3),
             holds: Some(hold),
             model: Box::new(move || Units::InFlight(InFlight::new(burst, hold))),
         });
