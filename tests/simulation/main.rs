@@ -137,7 +137,7 @@ const MENDED: [u64; 63] = [
 ];
 
 /// The same, with all dice but those for calendars of months and of time zones.
-const MENDED_LATER: [u64; 13] = [
+const MENDED_LATER: [u64; 14] = [
     270_004_976,
     270_012_432,
     270_052_949,
@@ -151,6 +151,7 @@ const MENDED_LATER: [u64; 13] = [
     300_043_676,
     2_200_058_557,
     2_400_002_974,
+    2_600_005_074,
 ];
 
 /// A thread that makes a longer turn stood still, as the crate sees it.

@@ -143,9 +143,9 @@ impl Connection {
     /// Gives the connection up if it is silent. Then its server is silent, too: calls over other
     /// connections have to know it, and calls over this one, which no longer see it.
     pub(super) fn give_up_if_silent(&self) {
-        if self.socket.silent_for() >= MAX_SILENCE {
-            let server = &self.health.server;
-            self.health.retire(Useless::Silent);
+        if let Some(too_long) = self.socket.silent_for().checked_sub(MAX_SILENCE) {
+            let (server, now) = (&self.health.server, Instant::now());
+            self.health.retire_at(Useless::Silent, now.checked_sub(too_long).unwrap_or(now));
             server.await_greeting(self.socket.peer, Instant::now().checked_sub(MAX_SILENCE));
             *lock(&server.silent_since) = Some(Instant::now());
             server.is_silent.store(true, Relaxed);
@@ -313,7 +313,11 @@ impl ConnectionHealth {
 
     /// Records that the connection is useless from now on. The first reason stays.
     pub(super) fn retire(&self, reason: Useless) {
-        let _ = self.useless.set((reason, Instant::now()));
+        self.retire_at(reason, Instant::now());
+    }
+
+    fn retire_at(&self, reason: Useless, at: Instant) {
+        let _ = self.useless.set((reason, at));
     }
 
     /// Returns the outcome of a call, or `None` after the pool has left the server. Later answers

@@ -439,6 +439,8 @@ async fn a_silent_connection_is_given_up_once_it_is_seen() {
     pool.facts();
     assert_eq!((first.is_alive(), second.is_alive()), (false, true));
     assert!(pool.facts().failure.is_some());
+    // The pause counts from its silence, however late that is seen.
+    assert_eq!(lock(&pool.state).backoff.retry_at(Instant::now()), None);
 }
 
 #[tokio::test(start_paused = true)]
