@@ -6,7 +6,7 @@
 //! | variable | default | |
 //! |---|---|---|
 //! | `LISTEN` | `127.0.0.1:3000` | |
-//! | `REDIS_URL` | absent: in memory | an address of Redis, see below |
+//! | `REDIS_URL` | absent: in memory | an address that `Pool::connect` takes |
 //! | `REDIS_CA` | absent: the system's | a PEM file with the authority for `rediss` addresses |
 //! | `ALGORITHM` | `token_bucket` | see below |
 //! | `LIMIT`, `PERIOD_MS` | 5, 1000 | |
@@ -15,9 +15,6 @@
 //! | `WARMUP_MS` | 1000 | of smooth warming up |
 //! | `MAX_WAIT_MS` | 500 | 0: never delay |
 //! | `DEADLINE_MS` | 100 | for one decision in Redis; then 503 |
-//!
-//! `REDIS_URL` is an address that `Pool::connect` takes: `redis://...`, `redis-cluster://...`,
-//! `redis-sentinel://...`, and with TLS `rediss...`.
 //!
 //! `ALGORITHM` is `token_bucket`, `budget`, `concurrency`, `fixed_window`, `sliding_log`,
 //! `sliding_window`, `sliding_counter`, `smooth_bursty` or `smooth_warming_up`.

@@ -33,8 +33,7 @@ const PAUSE: i64 = 1_000_000;
 /// [renewal](crate::Limiter::renew), sum to at most `limit`, at every instant.
 ///
 /// **Cost.** An instant and five counts for each key, however many requests hold units. That is 80
-/// bytes in Redis, with a name of one letter; a sorted set of permits takes 5,168 for 100. Eras
-/// hold a dead process's units for up to a quarter longer.
+/// bytes in Redis, with a name of one letter; a sorted set of permits takes 5,168 for 100.
 ///
 /// **Source.** Stripe's limiter of concurrent requests, and the expirable semaphore of Redisson.
 ///
@@ -50,10 +49,9 @@ const PAUSE: i64 = 1_000_000;
 /// [`check`](crate::Limiter::check) return the decision to their caller, who must settle its
 /// reservation, or [hold](crate::LimiterExt::hold) it in a guard.
 ///
-/// A settlement releases all units of the charge, however many were used, since a limit of
-/// concurrency has nothing to spend. `given_back` of [`Settled`](crate::future::Settled) is the
-/// unused part, as in every algorithm: all units for a use of 0. It is 0 for units whose time was
-/// over.
+/// A settlement releases all units of the charge, however many were used. `given_back` of
+/// [`Settled`](crate::future::Settled) is the unused part, as in every algorithm, or 0 for units
+/// whose time was over.
 ///
 /// The units of a process that dies are held for `max_hold` at least, and for 1.25 times that time
 /// at most. If the answer of another hold's renewal got lost meanwhile, they may count as long as

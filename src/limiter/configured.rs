@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::charge_numbers::{check_range, duration, micros, units};
-use super::hold::after_wait;
 use super::line::{LineId, Lines, Place, ResetsSeen, SettleUnits, Slot};
 use super::operate::AllHeld;
 use super::queues::{QueuePlace, QueueTerms, SHORTEST_PAUSE};
@@ -215,7 +214,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             return Some(Renewal::new(max_hold, ready(Ok(false))));
         }
         let renewal = Renewal::new(max_hold, renew(reserved, cost, mark));
-        Some(after_wait(renewal.due_at(self.lines.renewals.next(max_hold)), waited))
+        Some(renewal.due_at(self.lines.renewals.next(max_hold, waited)))
     }
 
     /// Notes for the requests that wait for a key if the answer says that it is paused, or no longer

@@ -230,21 +230,14 @@ pub(crate) fn due(renewal: &Renewal) -> Instant {
     due.unwrap_or_else(|| Instant::now() + renewal.max_hold() / 3)
 }
 
-/// The renewal of units that waited for their slot: a third of the hold after their charge, or now.
-pub(crate) fn after_wait(renewal: Renewal, waited: Duration) -> Renewal {
-    let latest = Instant::now() + (renewal.max_hold() / 3).saturating_sub(waited);
-    let due = due(&renewal).min(latest);
-    renewal.due_at(due.into_std())
-}
-
 /// The instants at which a limiter's holds are renewed, counted from its first renewal.
 #[derive(Default)]
 pub(crate) struct RenewalTimes(OnceLock<Instant>);
 
 impl RenewalTimes {
     /// Returns the next instant: at most a third of the hold from now, and the same for all holds
-    /// of that time.
-    pub(crate) fn next(&self, max_hold: Duration) -> std::time::Instant {
+    /// of that time. For units that have waited, it is so long after their charge.
+    pub(crate) fn next(&self, max_hold: Duration, waited: Duration) -> std::time::Instant {
         let now = Instant::now();
         let begin = *self.0.get_or_init(|| now);
         // The instants are a twelfth apart: three of them at least, and four at most, are in a third.
@@ -252,6 +245,6 @@ impl RenewalTimes {
         let passed = now.saturating_duration_since(begin).as_micros();
         let steps = passed / step + 4;
         let due = begin + Duration::from_micros(u64::try_from(steps * step).unwrap_or(u64::MAX));
-        due.into_std()
+        due.min(now + (max_hold / 3).saturating_sub(waited)).into_std()
     }
 }

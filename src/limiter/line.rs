@@ -621,9 +621,9 @@ impl Turn for Place {
     }
 
     fn wait(&self) -> Duration {
-        let charged_at = |slot: &Slot| slot.report.decided_at().unwrap_or_default();
-        let slot = lock(&self.slot);
-        slot.as_ref().map_or(Duration::MAX, |slot| slot.at.saturating_sub(charged_at(slot)))
+        lock(&self.slot).as_ref().map_or(Duration::MAX, |slot| {
+            slot.at.saturating_sub(slot.report.decided_at().unwrap_or_default())
+        })
     }
 }
 
