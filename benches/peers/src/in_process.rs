@@ -139,7 +139,7 @@ fn sluice<A: Algorithm>(algorithm: A) -> Box<dyn FnMut(usize)> {
     let keys: Vec<Arc<str>> = (0..KEYS).map(|key| format!("key {key}").into()).collect();
     looped(move |at| {
         let decision = now(limiter.check(&Charge::new(Arc::clone(&keys[at])))).expect("a decision");
-        black_box(decision);
+        let _ = black_box(decision);
     })
 }
 
