@@ -74,12 +74,9 @@
 //! Over Redis, make the limiters with [`Redis::try_new`](crate::Redis::try_new), and [`Together`]
 //! with [`Together::of_redis`]. [`Charge::with_extension`](crate::Charge::with_extension) takes the
 //! limits of a request to its limiter. [`Memory::with_algorithm`] keeps the taken units when a
-//! table changes. [`Switch`] turns a limit off or into a shadow, and [`Decision::in_shadow`] admits
-//! what it decides there.
+//! table changes.
 //!
-//! [`Decision::in_shadow`]: crate::Decision::in_shadow
 //! [`Memory::with_algorithm`]: crate::Memory::with_algorithm
-//! [`Switch`]: crate::limiter::Switch
 
 pub use crate::limiter::combination::at_once::Together;
 pub use crate::limiter::combination::decided::{Decided, Part, renew, settle};

@@ -42,16 +42,12 @@ const PAUSE: i64 = 1_000_000;
 ///
 /// # Release every charge
 ///
-/// A [layer](crate::RateLimitLayer) releases a request when the inner service has answered, has
-/// failed or panicked, or when the caller has left. With
-/// [`settle_later(WithBody)`](crate::RateLimitLayer::settle_later) it releases it when the body of
-/// the response has ended or was dropped. [`acquire`](crate::LimiterExt::acquire) and
-/// [`check`](crate::Limiter::check) return the decision to their caller, who must settle its
-/// reservation, or [hold](crate::LimiterExt::hold) it in a guard.
-///
-/// A settlement releases all units of the charge, however many were used. `given_back` of
-/// [`Settled`](crate::future::Settled) is the unused part, as in every algorithm, or 0 for units
-/// whose time was over.
+/// A [layer](crate::RateLimitLayer) releases a request when the inner service has answered, failed
+/// or panicked, or when the caller has left. With
+/// [`settle_later(WithBody)`](crate::RateLimitLayer::settle_later) it does so when the body of the
+/// response has ended or was dropped. Who calls [`acquire`](crate::LimiterExt::acquire) or
+/// [`check`](crate::Limiter::check) settles the reservation, with any cost, or
+/// [holds](crate::LimiterExt::hold) it in a guard.
 ///
 /// The units of a process that dies are held for `max_hold` at least, and for 1.25 times that time
 /// at most. If the answer of another hold's renewal got lost meanwhile, they may count as long as
@@ -66,10 +62,10 @@ const PAUSE: i64 = 1_000_000;
 /// refused caller is to ask again is a guess: 1 to 3 s.
 ///
 /// A charge that has a [`max_wait`](crate::Charge::max_wait) gets
-/// [`Outcome::Retry`](crate::Outcome::Retry). A layer and [`acquire`](crate::LimiterExt::acquire)
-/// then queue it: the charges of a key wait in the order in which they came to this process. The
-/// first one asks when this limiter releases units of the key, and after pauses of 10 to 250 ms.
-/// Processes take no turns. The guide has a page on [concurrency].
+/// [`Outcome::Retry`](crate::Outcome::Retry). A layer and `acquire` then queue it: the charges of a
+/// key wait in the order in which they came to this process. The first one asks when this limiter
+/// releases units of the key, and after pauses of 10 to 250 ms. The guide has a page on
+/// [concurrency].
 ///
 /// A charge of a tuple that waits for another quota holds its units meanwhile. It waits no longer
 /// than two thirds of `max_hold`.
@@ -79,8 +75,7 @@ const PAUSE: i64 = 1_000_000;
 /// A [penalty](crate::LimiterExt::penalize) takes free units, which nobody releases: they are free
 /// again when `max_hold` is over. Units that are not free are not taken.
 ///
-/// Of a charge's own [`quota`](crate::Charge::quota), the limit counts. [`Quota::at_once`] has no
-/// period.
+/// Of a charge's own [`quota`](crate::Charge::quota), the limit counts.
 ///
 /// If the clock steps back by more than a quarter of `max_hold`, held units cannot be released any
 /// more.

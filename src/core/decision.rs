@@ -159,6 +159,13 @@ impl Decision {
         self.rare().map(|rare| rare.paused_for).filter(|time| !time.is_zero())
     }
 
+    /// Returns true if the key is [blocked](crate::LimiterExt::block). With several keys, any.
+    #[must_use]
+    #[doc(alias("banned"))]
+    pub fn is_blocked(&self) -> bool {
+        self.rare().is_some_and(|rare| rare.is_blocked)
+    }
+
     /// Returns the time of the decision since the Unix epoch, by the clock of the store or process
     /// that decided.
     #[must_use]
@@ -408,6 +415,10 @@ impl Decision {
 
     pub(crate) fn set_paused_for(&mut self, time: Duration) {
         self.rare_mut().paused_for = time;
+    }
+
+    pub(crate) fn set_blocked(&mut self) {
+        self.rare_mut().is_blocked = true;
     }
 
     pub(crate) fn set_retried_for(&mut self, time: Duration) {

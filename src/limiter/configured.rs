@@ -129,7 +129,11 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
                 let reserved = ReservedUnits { key, quota, mark };
                 self.reservation(cost.cast_unsigned(), reserved)
             }),
-            rare: RareDetails::of(keep_free.of(tightest), duration(answer.paused_until - from.now)),
+            rare: RareDetails::of(
+                keep_free.of(tightest),
+                duration(answer.paused_until - from.now),
+                answer.is_blocked,
+            ),
             waiters: None,
             place: 0,
         };

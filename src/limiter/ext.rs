@@ -240,8 +240,9 @@ pub trait LimiterExt: Limiter + Sized {
     /// Returns the state of a key, and takes nothing.
     ///
     /// [`remaining`](crate::Decision::remaining) is the number of units that are left. The outcome
-    /// is that of a cost of 0, which passes even if none is left. For the outcome and the wait of a
-    /// request, use [`estimate`](LimiterExt::estimate).
+    /// is that of a cost of 0: it is denied if the key owes units, if more are taken than a smaller
+    /// quota has, or if it is [blocked](crate::Decision::is_blocked). For the outcome and the wait
+    /// of a request, use [`estimate`](LimiterExt::estimate).
     fn peek(&self, charge: impl Into<Charge>) -> Self::Future {
         self.check(&charge.into().peek())
     }
@@ -383,7 +384,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// limiter.block("mallory", HOUR).await?;
     /// assert!(limiter.acquire("mallory").await.is_err());
     /// let peeked = limiter.peek("mallory").await?;
-    /// assert!(!peeked.is_admitted() && peeked.retry_after() <= Some(HOUR));
+    /// assert!(peeked.is_blocked() && peeked.retry_after() <= Some(HOUR));
     /// // What was taken before is still taken.
     /// assert_eq!(limiter.unblock("mallory").await?.remaining(), Some(4));
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();

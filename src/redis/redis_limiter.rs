@@ -69,8 +69,8 @@ use crate::limiter::{Limiter, Operation, charge_numbers};
 ///
 /// # Paused time
 ///
-/// It needs a tokio runtime whose clock runs: with paused time (`start_paused`), most decisions
-/// miss their deadline. In such tests, use [`Memory`](crate::Memory) or
+/// It needs a tokio runtime whose clock runs: with paused time (`start_paused`), decisions miss
+/// their deadline at random. In such tests, use [`Memory`](crate::Memory) or
 /// [`testing::Scripted`](crate::testing::Scripted).
 ///
 /// [page]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/when_redis_fails/

@@ -43,7 +43,7 @@ async fn a_block_refuses_until_it_ends_and_takes_nothing() {
     ] {
         let report = (decision.remaining(), decision.reset_after());
         assert_eq!((decision.outcome(), report), (refused_for(left), (Some(0), Some(left))));
-        assert!(decision.reservation().is_none());
+        assert!(decision.is_blocked() && decision.reservation().is_none());
     }
     let refused = limiter.acquire(patient).await.unwrap_err();
     assert!(matches!(refused, Refusal::Denied(decision) if decision.retry_after() == Some(left)));
@@ -98,6 +98,19 @@ async fn a_waiting_request_keeps_its_slot() {
     assert!(!ask(&limiter, 1).await.is_admitted());
 }
 
+/// A smaller quota refuses a peek, too: more units are taken than it has.
+#[tokio::test(start_paused = true)]
+async fn a_smaller_quota_is_no_block() {
+    let limiter = Memory::new("api", FixedWindow::new(Quota::per_hour(10)));
+    let smaller = || Charge::new("mallory").quota(Quota::per_hour(3));
+    let _ = ask(&limiter, 10).await;
+    for is_blocked in [false, true] {
+        let peeked = limiter.peek(smaller()).await.unwrap();
+        assert_eq!((peeked.is_admitted(), peeked.is_blocked()), (false, is_blocked));
+        limiter.block("mallory", HOUR).await.unwrap();
+    }
+}
+
 fn store() -> Memory<TokenBucket> {
     Memory::new("api", TokenBucket::new(Quota::per_day(1_000)))
 }
@@ -147,8 +160,8 @@ async fn every_wrapper_passes_a_block_and_a_pause_on() {
             let pause = (stop == Operation::Pause(minute)).then_some(minute);
             for _ in 0..3 {
                 let refused = ask(&limiter, 1).await;
-                let told = (refused.outcome(), refused.paused_for());
-                assert_eq!(told, (refused_for(minute), pause), "{place}");
+                let told = (refused.outcome(), refused.paused_for(), refused.is_blocked());
+                assert_eq!(told, (refused_for(minute), pause, pause.is_none()), "{place}");
                 tokio::task::yield_now().await;
             }
             let peeked = limiter.peek("mallory").await.unwrap();
@@ -161,7 +174,8 @@ async fn every_wrapper_passes_a_block_and_a_pause_on() {
                 assert!(limiter.settle(reservation, 0).is_ok(), "{place}");
             }
             limiter.unblock("mallory").await.unwrap();
-            assert!(ask(&limiter, 1).await.is_admitted(), "{place}");
+            let admitted = ask(&limiter, 1).await;
+            assert!(admitted.is_admitted() && !admitted.is_blocked(), "{place}");
         }
     }
 
@@ -348,10 +362,14 @@ mod over_redis {
             address.block("mallory", HOUR).await.unwrap();
             for cost in [1, 4, 3, 5] {
                 let alone = user.estimate(Charge::new("mallory").cost(cost)).await.unwrap();
+                assert!(!alone.is_blocked());
                 let expected = (alone.outcome(), alone.remaining(), alone.reset_after());
                 let asked = Charge::new("mallory").cost(cost);
                 for decision in [ask(&both, cost).await, both.estimate(asked).await.unwrap()] {
-                    assert_eq!(decision.outcome(), refused_for(HOUR));
+                    assert_eq!(
+                        (decision.outcome(), decision.is_blocked()),
+                        (refused_for(HOUR), true)
+                    );
                     assert_eq!(decision.limiter(), Some(format!("address{index}").as_str()));
                     let each =
                         |one: PolicyReport<'_>| (one.outcome(), one.remaining(), one.reset_after());

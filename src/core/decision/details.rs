@@ -41,6 +41,7 @@ pub(crate) struct RareDetails {
     pub(crate) kept_free: u64,
     /// The time until the pause of the key ends. 0: it is not paused.
     pub(crate) paused_for: Duration,
+    pub(crate) is_blocked: bool,
     pub(crate) retried_for: Duration,
     /// The result that would have counted without a shadow.
     pub(crate) shadowed: Option<Result<Outcome, Error>>,
@@ -49,10 +50,10 @@ pub(crate) struct RareDetails {
 }
 
 impl RareDetails {
-    /// Returns `None` if both are 0, as they mostly are.
+    /// Returns `None` for none of them, as it mostly is.
     #[inline]
-    pub(crate) fn of(kept_free: u64, paused_for: Duration) -> Option<Box<Self>> {
-        let is_any = kept_free > 0 || !paused_for.is_zero();
-        is_any.then(|| Box::new(Self { kept_free, paused_for, ..Self::default() }))
+    pub(crate) fn of(kept_free: u64, paused_for: Duration, is_blocked: bool) -> Option<Box<Self>> {
+        let is_any = kept_free > 0 || !paused_for.is_zero() || is_blocked;
+        is_any.then(|| Box::new(Self { kept_free, paused_for, is_blocked, ..Self::default() }))
     }
 }

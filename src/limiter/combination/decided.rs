@@ -249,6 +249,7 @@ fn joined(mut decisions: Vec<PartsDecision>) -> Option<Decision> {
     let waits = decisions.iter().filter(|one| !one.decision.waited().is_zero()).count();
     let not_taken = decisions.iter().map(|one| one.decision.not_taken()).max()?;
     let paused_for = decisions.iter().filter_map(|one| one.decision.paused_for()).max();
+    let is_blocked = decisions.iter().any(|one| one.decision.is_blocked());
     let decisions = decisions.into_iter().map(|one| one.decision);
     let mut decision = decisions.min_by(compare_tightness)?;
     if waits > 1 {
@@ -261,6 +262,9 @@ fn joined(mut decisions: Vec<PartsDecision>) -> Option<Decision> {
     }
     if let Some(time) = paused_for {
         decision.set_paused_for(time);
+    }
+    if is_blocked {
+        decision.set_blocked();
     }
     Some(if not_taken > 0 { decision.with_not_taken(not_taken) } else { decision })
 }
