@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{GRACE, Seen, since_begin};
-use crate::account::Booking;
+use crate::account::{Booking, Refusal};
 use crate::clients::EVERYBODY;
 use crate::plan::{SECOND, Way};
 use crate::servers::{StrikeKind, Topology};
@@ -61,11 +61,24 @@ impl Seen<'_> {
                 && self.is_first_there(first)
                 || before.any(|(_, _, kind)| moves_slots(*kind) || loses_scripts(*kind));
             let known = self.known(first, *decided);
+            // One that was refused for units that others hold waits in the process, and asks again
+            // when they are released: behind newcomers that were on their way then.
+            let has_queued = || {
+                let is_own = |one: &Refusal| {
+                    one.label == alike.1
+                        && one.cost.cast_unsigned() == alike.2.0
+                        && (first.asked..*decided).contains(&since_begin(one.now))
+                };
+                self.holds_at_once()
+                    && !self.ask(first).max_wait.is_zero()
+                    && self.account.refusals.iter().any(is_own)
+            };
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
                 // One that asks again, since its key was paused, may do so behind a newcomer.
                 let was_asked_once = *decided < first.asked + TIMEOUT;
                 let is_beside = *when == *decided && first.number < second.number && was_asked_once;
-                let is_beside = is_beside && !may_be_redirected && is_one_connection();
+                let is_beside =
+                    is_beside && !may_be_redirected && is_one_connection() && !has_queued();
                 let is_behind = known.is_some_and(|known| known < second.asked) || is_beside;
                 // In a shadow nobody waits.
                 let has_waited = since_begin(*at) <= first.ended;
