@@ -156,7 +156,8 @@ impl Seen<'_> {
                     ask.cost == booking.cost.cast_unsigned()
                         && booking.label(limiter) == label
                         && (record.asked..=record.ended).contains(&at)
-                        && (self.has_settled_at(limiter, record) || booking.settlements == 0)
+                        && (booking.settlements == 0
+                            || self.has_settled_at(limiter, record) && !self.may_be_kept(record))
                 };
                 let whose = callers.iter().enumerate().filter(|(_, record)| is_whose(record));
                 match whose.min_by_key(|(_, record)| record.ended) {
@@ -171,6 +172,18 @@ impl Seen<'_> {
             }
         }
         None
+    }
+
+    /// True if a settlement may not have reached its server, since the process died or a fault was
+    /// in the way.
+    fn may_be_kept(&self, record: &Record) -> bool {
+        let process = self.ask(record).process;
+        record.settled_at.is_some_and(|at| {
+            let until = self.after(at, SETTLING);
+            let mut deaths = self.deaths.iter().filter(|(_, who)| *who == process);
+            self.is_disturbed(at, until)
+                || deaths.any(|(death, _)| self.is_felt(*death, *death, at, until))
+        })
     }
 
     /// Callers of which nobody knows whether they were charged, by key and cost.
@@ -230,10 +243,7 @@ impl Seen<'_> {
                 let is_redirected = self.strikes.iter().any(redirects);
                 let awaited = if is_redirected { REDIRECTED_FOR } else { LATENESS };
                 let is_late = self.frozen(at, until) >= awaited;
-                let has_died = self.deaths.iter().any(|(death, process)| {
-                    *process == ask.process && self.is_felt(*death, *death, at, until)
-                });
-                let is_due = !is_late && !has_died && !self.is_disturbed(at, until);
+                let is_due = !is_late && !self.may_be_kept(record);
                 *count += i64::from(is_due);
             }
         }
