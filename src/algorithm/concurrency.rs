@@ -1,7 +1,7 @@
 //! Concurrency: units are held until they are released, or their time is over.
 //!
-//! Held units are counted in five eras. An era is dropped when its time is over, so that a process
-//! that ends without a release does not hold units forever.
+//! Held units are counted in five eras. An era is dropped when its time is over: then the units of
+//! a dead process are free.
 //!
 //! The twin of `scripts/concurrency.lua`.
 
@@ -241,7 +241,7 @@ impl Algorithm for Concurrency {
         Ok(Rule {
             limit: exact(quota.limit()),
             width: (max_hold + ERAS - 1) / ERAS,
-            // A charge that waits is first renewed when its slot has come. A third is left for that.
+            // A charge that waits is first renewed at its slot. A third is left for that.
             horizon: micros(self.horizon).min(max_hold - max_hold / 3),
         })
     }
