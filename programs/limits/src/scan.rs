@@ -49,7 +49,8 @@ pub(crate) async fn scan(
         let server = format!("{{{tag}}}");
         let mut cursor = String::from("0");
         loop {
-            if seen.len() >= bounds.most {
+            // Only one more key shows that there are more.
+            if seen.len() > bounds.most {
                 found.ended_by = Some("--most");
                 break 'search;
             }

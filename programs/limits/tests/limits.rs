@@ -321,6 +321,10 @@ async fn many_keys_stay_within_the_bound() {
     let some = json(&url, &["ls", "--most", "1000", "--time", "5m"]);
     assert_eq!(some["complete"], false);
     assert_eq!((&some["ended_by"], &some["keys_on_servers"]), (&"--most".into(), &100_000.into()));
+    // The only one is found long before the last key is looked at.
+    cmd("SET").arg("sluice:few:tb1:{alice}").arg(1).exec_async(&mut connection).await.unwrap();
+    let few = json(&url, &["ls", "few", "--most", "1", "--time", "5m"]);
+    assert_eq!((&few["keys"][0]["key"], &few["complete"]), (&"alice".into(), &true.into()));
     let none = told(&url, &["ls", "--time", "0s"]);
     assert!(none.contains("not complete: --time ended it at"), "{none}");
     let begun = Instant::now();
