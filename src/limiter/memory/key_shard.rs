@@ -13,8 +13,9 @@ use crate::core::{Error, ErrorKind};
 /// the lock for long.
 const MAX_EXAMINED: usize = 256;
 
-/// The number of keys that every decision examines, so that a decision that needs room almost
-/// always finds an old key at once.
+/// The number of keys that a decision examines which brings a new key, and every decision once the
+/// memory fills up. So a decision that needs room almost always finds an old key at once, and most
+/// decisions read no other key than their own.
 const EXAMINED_PER_DECISION: usize = 2;
 
 /// The longest time, in µs, until a live key is examined again.
@@ -22,6 +23,8 @@ const DAY: i64 = 86_400_000_000;
 
 pub(super) struct Shard<S> {
     capacity: usize,
+    /// True if the clock never steps back, so that an expired key may go before room is needed.
+    may_evict: bool,
     hasher: RandomState,
     entries: HashTable<KeyEntry<S>>,
     /// The hash of every key once, ordered by an instant before which it does not expire.
@@ -128,8 +131,9 @@ pub(super) fn hash(hasher: &RandomState, name: &[u8]) -> u64 {
 }
 
 impl<S> Shard<S> {
-    pub(super) fn new(capacity: usize, hasher: RandomState) -> Self {
-        Self { capacity, hasher, entries: HashTable::new(), ages: BinaryHeap::new() }
+    pub(super) fn new(capacity: usize, may_evict: bool, hasher: RandomState) -> Self {
+        let (entries, ages) = (HashTable::new(), BinaryHeap::new());
+        Self { capacity, may_evict, hasher, entries, ages }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -163,6 +167,9 @@ impl<S> Shard<S> {
         if is_reset && self.entries.len() * 2 >= self.capacity {
             return Ok(answer);
         }
+        if !self.fills_up() {
+            self.examine(now);
+        }
         if self.entries.len() >= self.capacity && !self.make_room(now) {
             return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
         }
@@ -181,13 +188,25 @@ impl<S> Shard<S> {
             || self.make_room(now)
     }
 
-    /// Examines a few keys that may have expired. If `may_evict` is true, it evicts those that
-    /// have.
+    /// Examines a few keys if the memory fills up.
     #[inline]
-    pub(super) fn maintain(&mut self, now: i64, may_evict: bool) {
+    pub(super) fn maintain(&mut self, now: i64) {
+        if self.fills_up() {
+            self.examine(now);
+        }
+    }
+
+    /// Returns true if at most a quarter of the memory is free.
+    #[inline]
+    fn fills_up(&self) -> bool {
+        self.entries.len() >= self.capacity - self.capacity / 4
+    }
+
+    /// Examines a few keys that may have expired, and evicts those that have.
+    fn examine(&mut self, now: i64) {
         for _ in 0..EXAMINED_PER_DECISION {
             let is_old = self.ages.peek().is_some_and(|Reverse((age, _))| *age <= now);
-            if is_old && self.find_expired(now, 1) && may_evict {
+            if is_old && self.find_expired(now, 1) && self.may_evict {
                 self.evict_oldest();
             }
         }

@@ -47,13 +47,8 @@ impl<A: Algorithm> Store<A> {
     #[inline]
     pub(super) fn place(&self, name: &str) -> (&Mutex<Shard<A::State>>, u64) {
         let hash = hash(&self.hasher, name.as_bytes());
-        let shard = |size| Shard::new(size, self.hasher.clone());
+        let shard = |size| Shard::new(size, self.clock.is_monotonic(), self.hasher.clone());
         (self.shards.get_or_init(|| Shards::new(self.max_keys, shard)).of(hash), hash)
-    }
-
-    /// Returns the time of this store, and true if that time may expire keys.
-    pub(super) fn now(&self) -> Result<(i64, bool), Error> {
-        Ok((self.clock.now()?, self.clock.is_monotonic()))
     }
 
     /// Forgets all keys, and sets the most keys that are held.
@@ -249,7 +244,7 @@ impl<A: Algorithm> Store<A> {
         let mut shard = lock(shard);
         // Read under the lock: otherwise a decision that overtakes this one would be in its future.
         let now = self.clock.now()?;
-        shard.maintain(now, self.clock.is_monotonic());
+        shard.maintain(now);
         shard.update((hash, name.as_bytes()), now, |kept| change(now, kept))
     }
 }

@@ -164,8 +164,8 @@ impl OneLock {
         let mut shards: Vec<_> = shards.into_iter().flatten().collect();
         // Read under the locks: otherwise a decision that overtakes this one would be in its
         // future.
-        let (now, is_monotonic) = self.members[0].store.now()?;
-        shards.iter_mut().for_each(|shard| shard.maintain(now, is_monotonic));
+        let now = self.members[0].store.clock().now()?;
+        shards.iter_mut().for_each(|shard| shard.maintain(now));
         let keys = places.iter().zip(names).map(|((_, hash), name)| (*hash, name.as_bytes()));
         Ok(Locked { shards, keys: keys.collect(), now })
     }

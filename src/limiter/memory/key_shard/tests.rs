@@ -19,7 +19,7 @@ fn examined(shard: &Shard<i64>, now: i64) -> usize {
 #[test]
 fn a_decision_looks_at_a_bounded_number_of_keys() {
     const KEYS: usize = 10_000;
-    let mut shard = Shard::new(KEYS, RandomState::new());
+    let mut shard = Shard::new(KEYS, true, RandomState::new());
     for expires_at in [10, 1_000] {
         (0..KEYS).for_each(|key| put(&mut shard, key, 0, expires_at).unwrap());
     }
@@ -28,24 +28,40 @@ fn a_decision_looks_at_a_bounded_number_of_keys() {
         assert_eq!(put(&mut shard, KEYS, 100, 1_000).unwrap_err().kind(), ErrorKind::Capacity);
         assert_eq!(examined(&shard, 100), decisions * MAX_EXAMINED);
     }
-    shard.maintain(100, true);
+    shard.maintain(100);
     assert_eq!(examined(&shard, 100), 3 * MAX_EXAMINED + EXAMINED_PER_DECISION);
     // If decisions keep up with the changes, an old key is found at once.
-    (0..KEYS).for_each(|_| shard.maintain(100, false));
+    (0..KEYS).for_each(|_| shard.maintain(100));
     put(&mut shard, KEYS, 1_000, 2_000).unwrap();
     assert_eq!(shard.len(), KEYS);
 }
 
 #[test]
 fn old_keys_that_may_not_go_stay_until_room_is_needed() {
-    let mut shard = Shard::new(3, RandomState::new());
+    let mut shard = Shard::new(3, false, RandomState::new());
     (0..3).for_each(|key| put(&mut shard, key, 0, 10).unwrap());
-    shard.maintain(20, false);
+    shard.maintain(20);
     assert_eq!(shard.len(), 3);
     put(&mut shard, 3, 20, 30).unwrap();
     assert_eq!(shard.len(), 3);
-    shard.maintain(20, true);
+    shard.may_evict = true;
+    shard.maintain(20);
     assert_eq!(shard.len(), 1);
+}
+
+/// A quarter of the memory is free, so only new keys look at others.
+#[test]
+fn with_room_only_new_keys_make_old_ones_go() {
+    let mut shard = Shard::new(8, true, RandomState::new());
+    (0..5).for_each(|key| put(&mut shard, key, 0, 10).unwrap());
+    put(&mut shard, 0, 20, 30).unwrap();
+    shard.maintain(20);
+    assert_eq!(shard.len(), 5);
+    put(&mut shard, 5, 20, 30).unwrap();
+    put(&mut shard, 6, 20, 30).unwrap();
+    assert_eq!(shard.len(), 3);
+    (0..20).for_each(|key| put(&mut shard, key, 20, 30).unwrap_or_default());
+    assert_eq!(shard.len(), 8);
 }
 
 #[test]
