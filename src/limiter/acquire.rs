@@ -84,8 +84,8 @@ pin_project! {
 
 impl<C> Admission<C> {
     #[inline]
-    pub(crate) fn at_once<L: Limiter<Future = C>>(limiter: &L, charge: &Charge) -> Self {
-        Self { attempts: None, state: State::Asking { check: limiter.check(charge) } }
+    pub(crate) fn at_once(check: C) -> Self {
+        Self { attempts: None, state: State::Asking { check } }
     }
 
     /// Waits up to the `max_wait` of the charge. The first check begins with the first poll.

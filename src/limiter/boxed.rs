@@ -34,7 +34,7 @@ impl Boxed {
 impl Limiter for Boxed {
     type Future = BoxedFuture;
 
-    pass_on!(check, check_keyless, settle, renew, keys, operate);
+    pass_on!(check, check_owned, check_keyless, settle, renew, keys, operate);
 }
 
 impl fmt::Debug for Boxed {
@@ -57,6 +57,10 @@ where
 
     fn check(&self, charge: &Charge) -> BoxedFuture {
         Box::pin(self.inner.check(charge))
+    }
+
+    fn check_owned(&self, charge: Charge) -> BoxedFuture {
+        Box::pin(self.inner.check_owned(charge))
     }
 
     pass_on!(check_keyless, settle, renew, keys);

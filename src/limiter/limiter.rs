@@ -73,6 +73,13 @@ pub trait Limiter {
     #[doc(alias("check_key", "check_n", "consume"))]
     fn check(&self, charge: &Charge) -> Self::Future;
 
+    /// Decides about a charge that its caller needs no longer, so that it need not be copied.
+    /// Default: [`check`](Limiter::check).
+    #[doc(hidden)]
+    fn check_owned(&self, charge: Charge) -> Self::Future {
+        self.check(&charge)
+    }
+
     /// Decides about a request without a key, which cannot be charged. `why` says what the request
     /// lacks. Default: `None`, which refuses it.
     ///
@@ -168,5 +175,5 @@ where
 impl<L: Limiter + ?Sized> Limiter for Arc<L> {
     type Future = L::Future;
 
-    pass_on!((**self), of self: check, check_keyless, settle, renew, keys, operate);
+    pass_on!((**self), of self: check, check_owned, check_keyless, settle, renew, keys, operate);
 }

@@ -173,8 +173,8 @@ impl<A: Algorithm> Memory<A> {
     }
 
     #[inline]
-    fn ask(&self, operation: Option<Operation>, charge: &Charge) -> MemoryFuture<A> {
-        MemoryFuture { store: Some(Arc::clone(&self.store)), operation, charge: charge.clone() }
+    fn ask(&self, operation: Option<Operation>, charge: Charge) -> MemoryFuture<A> {
+        MemoryFuture { store: Some(Arc::clone(&self.store)), operation, charge }
     }
 }
 
@@ -187,6 +187,11 @@ impl<A: Algorithm> Limiter for Memory<A> {
 
     #[inline]
     fn check(&self, charge: &Charge) -> MemoryFuture<A> {
+        self.ask(None, charge.clone())
+    }
+
+    #[inline]
+    fn check_owned(&self, charge: Charge) -> MemoryFuture<A> {
         self.ask(None, charge)
     }
 
@@ -207,7 +212,7 @@ impl<A: Algorithm> Limiter for Memory<A> {
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<MemoryFuture<A>> {
-        Some(self.ask(Some(operation), charge))
+        Some(self.ask(Some(operation), charge.clone()))
     }
 }
 

@@ -9,6 +9,11 @@ macro_rules! pass_on {
             $inner.check(charge)
         }
     };
+    (@check_owned $self:ident $inner:expr) => {
+        fn check_owned(&$self, charge: crate::core::Charge) -> Self::Future {
+            $inner.check_owned(charge)
+        }
+    };
     (@check_keyless $self:ident $inner:expr) => {
         fn check_keyless(&$self, why: &crate::core::Error) -> Option<crate::core::Decision> {
             $inner.check_keyless(why)

@@ -77,7 +77,7 @@ impl<L: Limiter> Limiter for Timeout<L> {
 
     fn check(&self, charge: &Charge) -> Self::Future {
         let (charge, backstop) = self.with_backstop(charge);
-        TimeoutFuture::new(self.inner.check(&charge), backstop)
+        TimeoutFuture::new(self.inner.check_owned(charge), backstop)
     }
 
     pass_on!(check_keyless, settle, renew, keys);

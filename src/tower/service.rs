@@ -117,8 +117,10 @@ fn admission<L: Limiter, K, R, H>(
         }
         charge.max_wait = Some(Duration::ZERO);
     }
-    let admission = Admission::at_once(&*shared.limiter, &charge);
-    (admission, keeps_charge.then(|| Box::new(charge)))
+    match keeps_charge {
+        true => (Admission::at_once(shared.limiter.check(&charge)), Some(Box::new(charge))),
+        false => (Admission::at_once(shared.limiter.check_owned(charge)), None),
+    }
 }
 
 impl<S: Clone, L, K, R, H> Clone for RateLimit<S, L, K, R, H> {
