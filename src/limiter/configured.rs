@@ -124,11 +124,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             decided_at: Some(duration(from.now)),
             batch_position: from.batch_position,
             not_taken: answer.not_taken.unsigned_abs(),
-            reservation: is_taken.then(|| {
-                let mark = answer.mark.unwrap_or_default();
-                let reserved = ReservedUnits { key, quota, mark };
-                self.reservation(cost.cast_unsigned(), reserved)
-            }),
+            reservation: None,
             rare: RareDetails::of(
                 keep_free.of(tightest),
                 duration(answer.paused_until - from.now),
@@ -137,7 +133,13 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             waiters: None,
             place: 0,
         };
-        Decision::with_details(outcome, from.origin, Box::write(place, details))
+        let mut details = Box::write(place, details);
+        if is_taken {
+            let mark = answer.mark.unwrap_or_default();
+            let reserved = ReservedUnits { key, quota, mark };
+            details.reservation = Some(self.reservation(cost.cast_unsigned(), reserved));
+        }
+        Decision::with_details(outcome, from.origin, details)
     }
 
     fn reported(&self, index: usize, quotas: &[Quota], now: i64) -> Quota {

@@ -90,18 +90,23 @@ impl<A: Algorithm> Store<A> {
             return Ok(decision);
         }
         let (known, max_wait) = (self.named.lines.known(), check.max_wait);
-        let (answer, now) = self.update(&name, |now, kept| {
+        // Not returned through `update`: it is long, and each move of it waits for the last one.
+        let mut answer = None;
+        let now = self.update(&name, |now, kept| {
             if let Some(until) = kept.block_end(now) {
-                return ((A::blocked(&rule, None, now, check, &[until]), now), None);
+                answer = Some(A::blocked(&rule, None, now, check, &[until]));
+                return (now, None);
             }
             let (birth, paused, state) = (kept.birth(), kept.pause_end(now), &mut kept.state);
-            let mut answer = A::step(&rule, state, now, check.paused_until(paused.as_slice()));
+            let answer =
+                answer.insert(A::step(&rule, state, now, check.paused_until(paused.as_slice())));
             if birth > 0 {
-                answer.mark = answer.mark.map(|mark| mark.with_births(&[birth]));
+                answer.mark = answer.mark.take().map(|mark| mark.with_births(&[birth]));
             }
             let changed = state.as_ref().filter(|_| answer.mark.is_some());
-            ((answer, now), changed.map(|state| A::expires_at(&rule, state)))
+            (now, changed.map(|state| A::expires_at(&rule, state)))
         })?;
+        let answer = answer.expect("the closure has run");
         self.named.note_pause(&name, &answer, now);
         let may_queue = self.named.may_queue(check) && !answer.is_blocked;
         let queue = may_queue.then(|| (name.to_string(), QueueTerms::of(charge)));
@@ -113,10 +118,10 @@ impl<A: Algorithm> Store<A> {
         let asked = (cost, &charge.keep_free);
         let mut decision = self.named.decision(quota, asked, answer, from, key);
         self.named.line_up(&mut decision, &charge.keep_free, known, store);
-        Ok(match queue {
-            Some((key, terms)) => self.named.queue_up(decision, (&key, terms), max_wait),
-            None => decision,
-        })
+        if let Some((key, terms)) = queue {
+            decision = self.named.queue_up(decision, (&key, terms), max_wait);
+        }
+        Ok(decision)
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
