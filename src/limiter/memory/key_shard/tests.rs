@@ -53,7 +53,8 @@ fn old_keys_that_may_not_go_stay_until_room_is_needed() {
 #[test]
 fn with_room_only_new_keys_make_old_ones_go() {
     let mut shard = Shard::new(8, true, RandomState::new());
-    (0..5).for_each(|key| put(&mut shard, key, 0, 10).unwrap());
+    put(&mut shard, 0, 0, 30).unwrap();
+    (1..5).for_each(|key| put(&mut shard, key, 0, 10).unwrap());
     put(&mut shard, 0, 20, 30).unwrap();
     shard.maintain(20);
     assert_eq!(shard.len(), 5);
