@@ -135,8 +135,8 @@ impl<B: 'static> PoolBuilder<B> {
     /// Opens each socket with `dial`, which takes host and port. Use it for a proxy, a tunnel, or a
     /// server inside a test. Default: TCP.
     ///
-    /// The pool does not bound the replies of such a socket. It cannot ask the system if the socket
-    /// was closed while this process stood still, so the first call after that may fail.
+    /// The pool cannot ask the system if such a socket was closed while this process stood still, so
+    /// the first call after that may fail.
     ///
     /// It replaces the [`resolver`](Self::resolver). `dial` must then encrypt itself, if wanted:
     /// [`build`](Self::build) fails if the address asks for TLS, or names a Unix socket.
@@ -162,7 +162,8 @@ impl<B: 'static> PoolBuilder<B> {
 
     /// Calls `on_event` for each change of connections, for logs and counters. Default: nothing.
     ///
-    /// It runs in the tasks that connect, without a lock. It should not block.
+    /// It runs in the tasks that connect, and in those of the calls that find a connection lost or a
+    /// slot moved, without a lock. It should not block.
     pub fn on_event(mut self, on_event: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         self.listener = Listener::new(on_event);
         self
@@ -244,7 +245,6 @@ impl<B: 'static> PoolBuilder<B> {
     ///   be used.
     /// - The address asks for TLS, no authorities were set, and the system has none.
     /// - The address asks for TLS or names a Unix socket, and `dial` was set.
-    /// - The address names a cluster, and a database other than 0 was set.
     /// - The address does not ask for TLS, and a certificate, authorities or a name were set.
     #[must_use]
     pub fn build(self) -> B {

@@ -168,8 +168,7 @@ impl SharedConnection for Connection {
         let mut socket = self.socket.clone();
         self.recorded(name(Some(&command)), async move {
             let reply = socket.connection.send_packed_command(&command).await;
-            socket.record_reply();
-            reply
+            socket.end_call(reply)
         })
     }
 
@@ -178,8 +177,7 @@ impl SharedConnection for Connection {
         self.recorded(first, async move {
             let count = commands.len();
             let replies = socket.connection.send_packed_commands(&commands, 0, count).await;
-            socket.record_reply();
-            replies
+            socket.end_call(replies)
         })
     }
 

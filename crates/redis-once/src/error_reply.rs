@@ -36,8 +36,7 @@ const KINDS: [(ErrorKind, &[&str]); 18] = {
         (Infrastructure, &["CLUSTERDOWN …", "NOREPLICAS …", "TRYAGAIN …"]),
         (Capacity, &["OOM …"]),
         (State, &["WRONGTYPE …", "CORRUPT …", "ERR value is not…"]),
-        // networking.c and script.c of Redis. Some clusters count other connections, too.
-        (Infrastructure, &["ERR max number of clients…", "ERR Script killed by user…"]),
+        (Infrastructure, &NOT_RUN),
         // An error of Lua in our script, which foreign data causes.
         (State, &["ERR user_script:…"]),
         // Envoy: command_splitter_impl.h.
@@ -60,6 +59,10 @@ const KINDS: [(ErrorKind, &[&str]); 18] = {
         (Capacity, &["ERR max concurrent connections…", "ERR DB capacity quota…"]),
     ]
 };
+
+/// Outages in words of the server itself, which has not run the call: networking.c and script.c of
+/// Redis. Some clusters count other connections, too.
+const NOT_RUN: [&str; 2] = ["ERR max number of clients…", "ERR Script killed by user…"];
 
 /// The words before the arguments in some texts. An error shows such a text up to these words.
 const ARGUMENT_MARKERS: [&str; 2] = [", with args", " access the '"];
@@ -89,14 +92,24 @@ impl<'a> ErrorReply<'a> {
     }
 
     fn kind(&self) -> ErrorKind {
+        let row = KINDS.iter().find(|(_, patterns)| self.is_one_of(patterns));
+        row.map_or(ErrorKind::Configuration, |(kind, _)| *kind)
+    }
+
+    fn is_one_of(&self, patterns: &[&str]) -> bool {
         let text = self.text.split(" script: ").next().unwrap_or_default();
         let reply = format!("{} {text}", self.code);
-        let is_like = |pattern: &&str| match pattern.strip_suffix('…') {
+        patterns.iter().any(|pattern| match pattern.strip_suffix('…') {
             Some(begin) => reply.starts_with(begin),
-            None => reply == **pattern,
-        };
-        let row = KINDS.iter().find(|(_, patterns)| patterns.iter().any(is_like));
-        row.map_or(ErrorKind::Configuration, |(kind, _)| *kind)
+            None => reply == *pattern,
+        })
+    }
+
+    /// Returns true if a proxy answers for a server that it has lost. That server may have run the
+    /// call.
+    fn is_of_lost_server(&self) -> bool {
+        let is_outage = self.kind() == ErrorKind::Infrastructure;
+        is_outage && self.code == "ERR" && !self.is_one_of(&NOT_RUN)
     }
 
     /// Makes the error, which shows no part of `secrets`.
@@ -213,6 +226,12 @@ pub(super) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
             matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
         }
     }
+}
+
+/// Returns true if the error says that the server did not run the call, or stopped it.
+pub(super) fn is_answer(error: &RedisError) -> bool {
+    let is_of_lost_server = |text: String| ErrorReply::read(&text).is_of_lost_server();
+    is_reply::<()>(&Err(error.clone())) && !error_reply(error).is_some_and(is_of_lost_server)
 }
 
 /// Returns true if an error reply says that the server is read-only.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use redis::{RedisError, Value};
 
 use super::error::Error;
-use super::error_reply::{from_failed_call, is_reply};
+use super::error_reply::{from_failed_call, is_answer};
 
 /// The failure of a command, by what is known: did it run?
 ///
@@ -17,12 +17,13 @@ use super::error_reply::{from_failed_call, is_reply};
 pub enum Failure {
     /// It did not run: it was not sent, or each server that got it said that it did not run it.
     NotRun(Error),
-    /// It was sent, and no answer came by the deadline, or the connection was lost. It may have
-    /// run, or may still run. If the connection is not known to be lost, the answer may come later.
+    /// It was sent, and no answer came by the deadline, or the connection was lost. Or a proxy says
+    /// that it has lost the server. It may have run, or may still run. If the connection is not known to be lost, the answer may come later.
     /// `None`: no answer comes, as where the client of an application has given up.
     Unanswered(Error, Option<LateReply>),
-    /// The server answered with an error. A command did not run then. A script may have stopped
-    /// after some of its writes.
+    /// The server answered with an error. A command did not run then. A script or a function may
+    /// have stopped after some of its writes. An error *within* an answer, such as that of one
+    /// element of a list, is a part of that answer.
     Answered(Error),
 }
 
@@ -32,9 +33,10 @@ pub enum Failure {
 /// For example, nobody waits any more for a seat that was reserved too late. If the late answer
 /// says that it was reserved, give it back.
 ///
-/// Nothing is sent again, but a full connection may send the command only now, and not at all if
-/// this is dropped. The answer may never come, so await it under a time limit of your own. If
-/// it does not matter, drop this.
+/// Nothing is sent again, but a full connection may send the command only now. If this is dropped,
+/// the pool's own connections do not send it any more, those of an application perhaps within 300
+/// ms. The answer may never come, so await it in a tokio runtime, under a time limit of your own.
+/// If it does not matter, drop this.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -84,7 +86,7 @@ impl Failure {
 
     /// Makes the failure of a command that was sent.
     pub(super) fn of<'a>(error: RedisError, secrets: impl IntoIterator<Item = &'a str>) -> Self {
-        let was_answered = is_reply::<Value>(&Err(error.clone()));
+        let was_answered = is_answer(&error);
         let error = from_failed_call(error, secrets);
         if was_answered { Self::Answered(error) } else { Self::Unanswered(error, None) }
     }

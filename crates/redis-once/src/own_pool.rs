@@ -152,7 +152,7 @@ impl OwnPool {
     }
 
     /// Drops useless connections, and calls `look` with the state. Then, without the lock, reports
-    /// a lost connection and the reason. `user` is a runtime that is about to use a connection.
+    /// each lost connection and the reason. `user` is a runtime that is about to use a connection.
     fn with_state<T>(
         &self,
         now: Instant,
@@ -166,7 +166,7 @@ impl OwnPool {
         let lost = state.clean(now);
         let seen = look(&mut state);
         drop(state);
-        if let Some(Lost { address, reason, .. }) = &lost {
+        for Lost { address, reason, .. } in &lost {
             self.has_failed.store(true, Relaxed);
             self.listener.tell(&Event::Lost { address, reason });
         }
@@ -347,11 +347,11 @@ impl PoolState {
         entries.any(|entry| entry.connection.is_some())
     }
 
-    /// Drops useless connections, and runtimes without connections or attempts. Returns a lost
-    /// connection, if there is one.
+    /// Drops useless connections, and runtimes without connections or attempts. Returns the lost
+    /// connections.
     #[must_use]
-    fn clean(&mut self, now: Instant) -> Option<Lost> {
-        let (mut unusable, mut closed) = (None, None);
+    fn clean(&mut self, now: Instant) -> Vec<Lost> {
+        let (mut all, mut unusable) = (Vec::new(), None);
         for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
             let Some(connection) = &entry.connection else { continue };
             let Some((reason, since)) = connection.useless() else { continue };
@@ -361,28 +361,29 @@ impl PoolState {
                 Useless::Renamed => ErrorKind::Configuration,
                 _ => ErrorKind::Infrastructure,
             };
-            let lost = |reason| Some(Lost { address: connection.server(), reason, kind, since });
-            match reason {
-                Useless::Closed => {
-                    closed = lost("it was closed");
-                    if self.unused.record(connection, now, since) {
-                        self.backoff.hold_until(now + INTERRUPTED_PAUSE);
-                    }
-                }
-                Useless::Rested => closed = lost("it was not used for long"),
-                Useless::ReadOnly => unusable = lost("redis is read-only"),
-                Useless::Silent => unusable = lost("redis stopped answering"),
-                Useless::Renamed => unusable = lost("redis redirects to its own address"),
+            let (why, is_usable) = match reason {
+                Useless::Closed => ("it was closed", true),
+                Useless::Rested => ("it was not used for long", true),
+                Useless::ReadOnly => ("redis is read-only", false),
+                Useless::Silent => ("redis stopped answering", false),
+                Useless::Renamed => ("redis redirects to its own address", false),
+            };
+            if reason == Useless::Closed && self.unused.record(connection, now, since) {
+                self.backoff.hold_until(now + INTERRUPTED_PAUSE);
             }
+            if !is_usable {
+                unusable = Some(all.len());
+            }
+            all.push(Lost { address: connection.server(), reason: why, kind, since });
             entry.connection = None;
         }
         self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
-        if let Some(Lost { address, reason, kind, since }) = &unusable {
+        if let Some(Lost { address, reason, kind, since }) = unusable.map(|place| &all[place]) {
             // A pause comes first, since connecting at once may reach the same server.
             let cause = Error::new(*kind, *reason);
             self.backoff.record_unusable(*since, no_connection(address, cause));
         }
-        unusable.or(closed)
+        all
     }
 }
 
@@ -441,6 +442,8 @@ impl RuntimeConnections {
             }
             backoff.record_attempt(now);
             entry.attempts.push(now);
+            // Another attempt may begin beside it then.
+            retry_at = retry_at.min(now + MAX_SILENCE);
             started.push(number);
         }
         (started, retry_at)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::select;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::address::Host;
 use super::cluster::Cluster;
@@ -20,7 +20,7 @@ use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::error::{Error, ErrorKind};
 use super::fault::{Deadline, Facts, Stage};
 use super::server::Login;
-use super::times::{MAX_CONNECTION_WAIT, READY_WITHIN};
+use super::times::{FIRST_RESEND_PAUSE, MAX_CONNECTION_WAIT, READY_WITHIN};
 
 /// Connections to Redis, shared by every clone.
 ///
@@ -35,7 +35,7 @@ use super::times::{MAX_CONNECTION_WAIT, READY_WITHIN};
 /// pool has its own connections to each master, and follows slots that move. While a master is
 /// away, only the commands of its slots fail. For that, set `cluster-require-full-coverage no`:
 /// otherwise the servers then refuse all commands. The pool finds a promoted replica within half a
-/// second. It never asks replicas.
+/// second after a call has failed. It never asks replicas.
 ///
 /// A command is sent again only if a server says that it did not run the command. It is not sent
 /// again after a lost connection or a timeout.
@@ -94,11 +94,23 @@ impl Pool {
     pub async fn ready(&self) -> Result<(), Error> {
         let end = Instant::now() + READY_WITHIN;
         // In a cluster any slot works: this waits for the slot map first.
-        self.connection_by(Deadline::new(end, 0)).await?;
+        self.connect_by(end, 0).await?;
         for tag in self.first_tags() {
-            self.connection_by(Deadline::new(end, self.hash_slot(&tag.to_string()))).await?;
+            self.connect_by(end, self.hash_slot(&tag.to_string())).await?;
         }
         Ok(())
+    }
+
+    /// Waits for a connection longer than calls do. A server that is set up wrongly ends it.
+    async fn connect_by(&self, end: Instant, hash_slot: u16) -> Result<(), Error> {
+        loop {
+            match self.connection_by(Deadline::new(end, hash_slot)).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Configuration => return Err(error),
+                Err(error) if Instant::now() + FIRST_RESEND_PAUSE >= end => return Err(error),
+                Err(_) => sleep(FIRST_RESEND_PAUSE).await,
+            }
+        }
     }
 
     /// Returns a number for each known server whose keys have a hash tag with this number: `{7}`,

@@ -17,7 +17,8 @@ use super::resend::Items;
 use super::script::Script;
 
 impl Pool {
-    /// Sends a command, and waits for its answer until `deadline`.
+    /// Sends a command, and waits for its answer until `deadline`. It waits for a connection for at
+    /// most half a second.
     ///
     /// It is sent to the server that holds `key`, and follows the redirects of a cluster: with them
     /// a server says that it did not run the command. Otherwise it is sent once. Write `""` for a
@@ -98,6 +99,9 @@ impl Pool {
         let not_run = |kind, message| Failure::NotRun(Error::new(kind, message));
         if Handle::try_current().is_err() {
             return Err(not_run(ErrorKind::Configuration, "a command needs a tokio runtime"));
+        }
+        if matches!(&command, Command::Plain(command) if command.args_iter().next().is_none()) {
+            return Err(not_run(ErrorKind::Configuration, "the command is empty"));
         }
         let deadline = Deadline::new(self.reply_deadline(at), self.hash_slot(key));
         if deadline.is_over() {
@@ -318,6 +322,8 @@ mod tests {
         let Failure::Unanswered(_, Some(_)) = sent else { panic!("{sent:?}") };
         let unconnected = get(&pool(|_| "")).await.expect_err("no greeting");
         assert!(matches!(unconnected, Failure::NotRun(_)), "{unconnected:?}");
+        let empty = pool(|_| "").send(Cmd::new(), "", Instant::now() + SOON).await;
+        assert!(matches!(empty, Err(Failure::NotRun(_))), "{empty:?}");
         let silent = Pool::new(Arc::<SilentFake>::default(), None);
         let late = silent.send(cmd("GET"), "a", Instant::now()).await.expect_err("no time");
         assert!(matches!(late, Failure::NotRun(_)), "{late:?}");

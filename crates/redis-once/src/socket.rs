@@ -79,6 +79,12 @@ impl Socket {
         self.traffic.end_reply();
     }
 
+    /// Records the end of a call, and explains its error if a reply to another call is its cause.
+    pub(super) fn end_call<T>(&self, reply: RedisResult<T>) -> RedisResult<T> {
+        self.record_reply();
+        reply.map_err(|error| self.traffic.explain(error))
+    }
+
     /// The time for which the server has sent nothing, though it was asked.
     pub(super) fn silent_for(&self) -> Duration {
         self.look.silent_for(&self.traffic)

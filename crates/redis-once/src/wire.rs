@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use redis::RedisError;
 use redis::io::tcp::socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -39,12 +40,14 @@ pub(super) struct Traffic {
     asked: AtomicU64,
     /// True while a thread reads: it may have taken bytes from the socket, and not recorded them.
     is_reading: AtomicBool,
+    /// True if this process has cut the connection, since a reply was too large.
+    is_cut: AtomicBool,
 }
 
 impl Default for Traffic {
     fn default() -> Self {
-        let (unanswered, asked, is_reading) = Default::default();
-        Self { start: Instant::now(), unanswered, asked, is_reading }
+        let (unanswered, asked, is_reading, is_cut) = Default::default();
+        Self { start: Instant::now(), unanswered, asked, is_reading, is_cut }
     }
 }
 
@@ -67,8 +70,8 @@ impl Traffic {
             self.asked.store(0, Relaxed);
         }
         if self.unanswered.fetch_add(count, Relaxed) + count > MAX_REPLY {
-            let message = "redis sent a reply of more than 16 MiB";
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+            self.is_cut.store(true, Relaxed);
+            return Err(too_large("redis sent a reply of more than 16 MiB"));
         }
         Ok(())
     }
@@ -84,6 +87,15 @@ impl Traffic {
         self.unanswered.store(0, Relaxed);
     }
 
+    /// Explains the loss of a connection that no server has closed: the reply to another call was
+    /// too large.
+    pub(super) fn explain(&self, error: RedisError) -> RedisError {
+        match self.is_cut.load(Relaxed) && error.is_connection_dropped() {
+            true => too_large("redis sent a reply of more than 16 MiB to another call").into(),
+            false => error,
+        }
+    }
+
     /// Returns the time since bytes were written at `asked`.
     fn waited_since(&self, asked: u64) -> Duration {
         match asked {
@@ -91,6 +103,10 @@ impl Traffic {
             asked => self.start.elapsed().saturating_sub(Duration::from_micros(asked - 1)),
         }
     }
+}
+
+fn too_large(message: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, message)
 }
 
 /// A stream of the application, which others may read ahead.

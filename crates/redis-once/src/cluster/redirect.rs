@@ -52,11 +52,19 @@ pub(in super::super) fn cannot_serve(error: &RedisError) -> bool {
     matches!(kind, BusyLoading | ClusterDown | MasterDown | Moved | ReadOnly)
 }
 
-/// Returns the next reply; an error reply becomes an error. Each command has one reply.
+/// Returns the next reply; an error reply becomes an error. Each command has one reply. An error
+/// within a list stays there: the command has run, and did something else for other elements.
 pub(in super::super) fn next_reply(
     replies: &mut impl Iterator<Item = Value>,
 ) -> RedisResult<Value> {
-    replies.next().unwrap_or(Value::Nil).extract_error()
+    let mut reply = replies.next().unwrap_or(Value::Nil);
+    while let Value::Attribute { data, .. } = reply {
+        reply = *data;
+    }
+    match reply {
+        Value::ServerError(error) => Err(error.into()),
+        reply => Ok(reply),
+    }
 }
 
 /// Returns the reply to a command after ASKING. If ASKING itself fails, the server redirects the
@@ -120,6 +128,21 @@ mod tests {
             let outcome = reply_after_asking(&mut [asking, reply, Value::Nil].into_iter());
             assert_eq!(outcome.as_ref().err().and_then(RedisError::code), expected, "{outcome:?}");
         }
+    }
+
+    /// `TS.MADD` answers so, and a script that returns the errors of its commands. Sent again, it
+    /// would run twice.
+    #[test]
+    fn an_error_within_a_reply_is_a_part_of_it() {
+        let reply = |text: &str| {
+            let value = redis::parse_redis_value(text.as_bytes()).expect("a value");
+            next_reply(&mut [value].into_iter())
+        };
+        let list = reply("*2\r\n:1\r\n-TRYAGAIN later\r\n").expect("a list");
+        let Value::Array(each) = list else { panic!("{list:?}") };
+        assert!(matches!(each[..], [Value::Int(1), Value::ServerError(_)]), "{each:?}");
+        assert!(reply("-TRYAGAIN later\r\n").is_err());
+        assert!(reply("|1\r\n+ttl\r\n:3\r\n-TRYAGAIN later\r\n").is_err());
     }
 
     #[test]

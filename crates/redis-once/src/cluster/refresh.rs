@@ -103,7 +103,8 @@ impl Cluster {
     /// Starts to read the slot map, unless an attempt is running or has just ended. Returns the
     /// instant to try again.
     pub(super) fn refresh(self: &Arc<Self>) -> Instant {
-        let runtime = Handle::current();
+        // A late reply may be read outside of a runtime.
+        let Ok(runtime) = Handle::try_current() else { return Instant::now() + REFRESH_CHECK };
         let patience = match self.refreshes.begin(runtime.id()) {
             Ok(patience) => patience,
             Err(later) => return later,

@@ -2,6 +2,27 @@ use redis::parse_redis_value;
 
 use super::*;
 
+/// A proxy answers for a server that may have run the command, right before it was lost.
+#[test]
+fn a_reply_says_that_a_command_did_not_run_unless_a_proxy_lost_its_server() {
+    let table = [
+        ("upstream failure", false),
+        ("ERR Operation timed out", false),
+        ("ERR server connection close", false),
+        ("ERR max number of clients reached", true),
+        ("ERR Script killed by user with SCRIPT KILL...", true),
+        ("LOADING Redis is loading the dataset in memory", true),
+        ("OOM command not allowed when used memory > 'maxmemory'.", true),
+        ("ERR unknown command 'X'", true),
+    ];
+    for (text, expected) in table {
+        let value = parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("a value");
+        let error = value.extract_error().expect_err("an error");
+        assert_eq!(is_answer(&error), expected, "{text}");
+    }
+    assert!(!is_answer(&io::Error::from(io::ErrorKind::BrokenPipe).into()));
+}
+
 // Cases 134 and 135.
 #[test]
 fn every_known_reply_lands_in_its_kind() {

@@ -221,13 +221,29 @@ async fn a_process_that_stands_still_while_it_gets_ready_blames_no_server() {
     }
 }
 
+/// A slow way to the server is no reason for an application not to start.
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_gets_ready_waits_longer_than_calls_do() {
+    for (takes, is_ready) in [(READY_WITHIN * 3 / 4, true), (READY_WITHIN * 5 / 4, false)] {
+        let slow = move |_, _| async move {
+            sleep(takes).await;
+            io::Result::Ok(simulated::served(greeting))
+        };
+        let begun = Instant::now();
+        let pool = Pool::new(over(Dialer::new(slow)).0, None);
+        assert_eq!(pool.ready().await.is_ok(), is_ready, "{takes:?}");
+        assert!(begun.elapsed() <= READY_WITHIN + SOON, "{:?}", begun.elapsed());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_hangs_gets_another_beside_it() {
     let (mut runtimes, mut backoff) = (Vec::new(), Backoff::default());
     let all = RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1);
     let begun = Instant::now();
-    assert_eq!(all.begin_attempts(begun, &mut backoff).0, [0]);
     let next = begun + MAX_SILENCE;
+    // A call that is alone has to be told when the second attempt is due.
+    assert_eq!(all.begin_attempts(begun, &mut backoff), (vec![0], next));
     let soon = next - Duration::from_millis(1);
     assert_eq!(all.begin_attempts(soon, &mut backoff), (Vec::new(), next));
     assert_eq!(all.begin_attempts(next, &mut backoff).0, [0]);
