@@ -134,7 +134,14 @@ impl ApiKey {
     /// [`reset`](crate::LimiterExt::reset).
     #[must_use]
     pub fn key_for(&self, api_key: &str) -> String {
-        self.digest.of(api_key.as_bytes())
+        match api_key.split_once(' ').filter(|_| self.header == AUTHORIZATION) {
+            // Servers take a scheme in any case, before any number of blanks.
+            Some((scheme, rest)) if matches!(self.form, KeyForm::Plain) => {
+                let credentials = format!("{} {}", scheme.to_ascii_lowercase(), rest.trim_ascii());
+                self.digest.of(credentials.as_bytes())
+            }
+            _ => self.digest.of(api_key.as_bytes()),
+        }
     }
 }
 

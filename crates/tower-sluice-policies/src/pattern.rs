@@ -139,7 +139,7 @@ impl Pattern {
         };
         let network = |text: &String| {
             let alone = || text.parse::<IpAddr>().ok().map(IpNet::from);
-            let network = text.parse::<IpNet>().ok().or_else(alone).map(|network| network.trunc());
+            let network = text.parse::<IpNet>().ok().or_else(alone).and_then(of_callers);
             network.ok_or_else(|| format!("{text:?} is not a network, such as `10.0.0.0/8`"))
         };
         let networks = |texts: &Texts| texts.0.iter().map(network).collect::<Result<Vec<_>, _>>();
@@ -178,6 +178,17 @@ impl Pattern {
 impl fmt::Debug for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.each().iter().map(|(name, _)| name)).finish()
+    }
+}
+
+/// Returns a network of IPv4 addresses that are mapped into IPv6 as one of IPv4, as callers have
+/// them. `None` for `::ffff:10.0.0.0/8`, which would mean `::/8`.
+fn of_callers(network: IpNet) -> Option<IpNet> {
+    match (network, network.addr().to_canonical()) {
+        (IpNet::V6(network), mapped @ IpAddr::V4(_)) => {
+            IpNet::new(mapped, network.prefix_len().checked_sub(96)?).ok().map(|own| own.trunc())
+        }
+        _ => Some(network.trunc()),
     }
 }
 
@@ -258,6 +269,14 @@ fn check_placeholder(placeholder: &str) -> Result<(), String> {
     }
 }
 
+/// Returns true if any value fits, or if there are some and `all` of them do.
+fn fit(mut each: impl Iterator<Item = bool>, all: bool) -> bool {
+    match all {
+        true => each.next() == Some(true) && each.all(|fits| fits),
+        false => each.any(|fits| fits),
+    }
+}
+
 /// Decides if a policy takes a request.
 #[derive(Clone)]
 pub(crate) struct Matcher {
@@ -303,7 +322,9 @@ impl PathTest {
 }
 
 impl Matcher {
-    /// Returns true if it takes a request with any of these paths. The request may have a name.
+    /// Returns true if it takes a request with any of these paths. The request may have a name. A
+    /// request with several hosts, or several lines or parameters of one name, is taken if any of
+    /// them fits. To be `exempt`, all must fit: nobody knows which one a server reads.
     ///
     /// # Errors
     ///
@@ -313,6 +334,7 @@ impl Matcher {
         head: &Head<'_>,
         paths: &[Reading<'_>],
         name: Option<&str>,
+        exempt: bool,
         finders: &Finders,
     ) -> Result<bool, Error> {
         let has_header = |(name, value): &(HeaderName, Option<String>)| {
@@ -322,18 +344,19 @@ impl Matcher {
                     (Some(value), Some(host)) => host.eq_ignore_ascii_case(value),
                     (value, _) => value.is_none(),
                 };
-                return hosts(head).any(is_it);
+                return fit(hosts(head).map(is_it), exempt);
             }
             let lines = head.headers().get_all(name).iter();
-            let mut lines = lines.map(|line| line.as_bytes().trim_ascii());
-            lines.any(|line| value.as_ref().is_none_or(|value| line == value.as_bytes()))
+            let lines = lines.map(|line| line.as_bytes().trim_ascii());
+            let is_it = |line: &[u8]| value.as_ref().is_none_or(|value| line == value.as_bytes());
+            fit(lines.map(is_it), exempt)
         };
         // A server may take `post` for POST.
         let method = head.method().as_str();
         let is_method = |own: &Method| own.as_str().eq_ignore_ascii_case(method);
         let has_parameter = |(name, value): &(String, Option<String>)| {
             let is_it = |own: String| value.as_ref().is_none_or(|value| own == *value);
-            parameters(head, name).any(is_it)
+            fit(parameters(head, name).map(is_it), exempt)
         };
         let is_rest_right = self.name.as_deref() == name
             && (self.methods.is_empty() || self.methods.iter().any(is_method))

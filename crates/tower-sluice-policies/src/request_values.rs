@@ -6,7 +6,8 @@ use tower_sluice::{Error, ErrorKind};
 
 use super::path::{Ambiguous, decoded_byte};
 
-/// Returns the values of the cookies of this name, without blanks and quotes around them.
+/// Returns the values of the cookies of this name, without blanks and quotes around them. Escapes
+/// are decoded, as many servers do: otherwise one session would have many spellings.
 pub(crate) fn cookies<'a>(head: &Head<'a>, name: &str) -> impl Iterator<Item = String> {
     let lines = head.headers().get_all(COOKIE).iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
@@ -14,7 +15,8 @@ pub(crate) fn cookies<'a>(head: &Head<'a>, name: &str) -> impl Iterator<Item = S
         let (own, value) = String::from_utf8_lossy(pair).split_once('=').map(|(own, value)| {
             let value = value.trim_ascii();
             let inside = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-            (own.trim_ascii().to_owned(), inside.unwrap_or(value).to_owned())
+            let plain = |text: &str| decoded(text.trim_ascii(), b'+');
+            (plain(own), plain(inside.unwrap_or(value)))
         })?;
         (own == name).then_some(value)
     })
@@ -25,16 +27,17 @@ pub(crate) fn parameters<'a>(head: &Head<'a>, name: &str) -> impl Iterator<Item 
     let pairs = head.uri().query().unwrap_or_default().split('&');
     pairs.filter_map(move |pair| {
         let (own, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (!own.is_empty() && decoded(own) == name).then(|| decoded(value))
+        // In a form, a `+` is a space.
+        (!own.is_empty() && decoded(own, b' ') == name).then(|| decoded(value, b' '))
     })
 }
 
-/// Decodes a text of a query: a `+` is a space.
-fn decoded(text: &str) -> String {
+/// Decodes the escapes of a text, with `plus` for each `+`.
+fn decoded(text: &str, plus: u8) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some((first, after)) = rest.split_first() {
         let escaped = if *first == b'%' { decoded_byte(after) } else { None };
-        bytes.push(escaped.unwrap_or(if *first == b'+' { b' ' } else { *first }));
+        bytes.push(escaped.unwrap_or(if *first == b'+' { plus } else { *first }));
         rest = if escaped.is_some() { &after[2..] } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -81,6 +84,11 @@ mod tests {
         assert_eq!(all("theme"), ["dark"]);
         assert_eq!(all("a"), ["1", "2"]);
         assert!(all("b").is_empty() && all("Session").is_empty());
+        let spelled = [("session=a+b%2Bc", "a+b+c"), ("%73ession=\" a%2 \"", "a%2")];
+        for (line, expected) in spelled {
+            let request = Request::builder().header(COOKIE, line).body(()).unwrap();
+            assert_eq!(cookies(&Head::from(&request), "session").collect::<Vec<_>>(), [expected]);
+        }
     }
 
     #[test]

@@ -128,7 +128,8 @@ impl Table {
         // If it is unknown whether a row takes the request, it does not exempt it.
         let exempts = |place: usize| {
             let one = &self.exempt[place];
-            one.enabled && matches!(one.matcher.takes(head, &paths, name, finders), Ok(true))
+            let is_taken = || one.matcher.takes(head, &paths, name, true, finders);
+            one.enabled && matches!(is_taken(), Ok(true))
         };
         if !self.exempt.is_empty() && self.exempt_routes.places(&paths).into_iter().any(exempts) {
             self.watch.selected(self.policies.len(), false);
@@ -138,7 +139,7 @@ impl Table {
             let limited = &self.policies[place];
             let policy = &limited.policy;
             let mode = limited.mode(all);
-            let key = match policy.matcher.takes(head, &paths, name, finders) {
+            let key = match policy.matcher.takes(head, &paths, name, false, finders) {
                 Ok(false) => continue,
                 // It is unknown if the policy would have taken it.
                 Err(_) if mode == SwitchMode::Off => continue,

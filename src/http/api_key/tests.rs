@@ -52,6 +52,19 @@ fn one_header_with_a_plain_text_is_a_key_and_nothing_else_is() {
     assert_eq!(why(&["a", "b"]), "request has more than one header x-api-key to limit by");
 }
 
+/// Servers take a scheme in any case: one token has one key.
+#[test]
+fn credentials_are_one_key_in_every_spelling_of_their_scheme() {
+    let header = by_api_key("authorization");
+    let key = of(&header, &[b"Bearer alice"]).expect("a key");
+    for line in ["bearer alice", "BEARER   alice"] {
+        assert_eq!(of(&header, &[line.as_bytes()]), Some(key.clone()), "{line}");
+    }
+    assert_eq!(header.key_for("bEARER alice"), key);
+    assert_ne!(of(&header, &[b"Bearer Alice"]), Some(key.clone()));
+    assert_ne!(of(&by_api_key("x-key"), &[b"bearer a"]), of(&by_api_key("x-key"), &[b"Bearer a"]));
+}
+
 #[test]
 fn a_bearer_token_has_its_scheme() {
     for line in ["Bearer alice", "bearer  alice", "BEARER alice "] {

@@ -58,6 +58,40 @@ async fn an_exempt_request_is_taken_by_no_other_row() {
     assert!(policies.get("health").is_none());
 }
 
+/// One of the two may be for a server, and the other one for us. So a limit takes the request.
+#[tokio::test(start_paused = true)]
+async fn a_request_of_which_only_a_part_is_exempt_is_limited() {
+    let policies = policies(
+        "{ name = 'all', limit = 100, period = '1h' },
+         { name = 'host', exempt = true, match = { header = { host = 'internal.example' } } },
+         { name = 'probe', exempt = true, match = { header = { x-kind = 'probe' } } },
+         { name = 'query', exempt = true, match = { query = { probe = '1' } } },
+         { name = 'mapped', exempt = true, match = { network = '::ffff:10.0.0.0/104' } }",
+    );
+    let (inside, outside) = ("http://internal.example/", "http://shop.example/");
+    let host = ["host: internal.example"];
+    let exempt = [
+        request("GET", "/", &host),
+        request("GET", inside, &host),
+        request("GET", "/", &["x-kind: probe"]),
+        request("GET", "/?probe=1&a=2", &[]),
+        from("10.1.2.3:1", "/"),
+    ];
+    for call in exempt {
+        assert!(check(&policies, &call).await.is_none(), "{call:?}");
+    }
+    let limited = [
+        request("GET", outside, &host),
+        request("GET", inside, &["host: shop.example"]),
+        request("GET", "/", &["x-kind: probe", "x-kind: real"]),
+        request("GET", "/?probe=1&probe=0", &[]),
+        from("11.1.2.3:1", "/"),
+    ];
+    for call in limited {
+        assert!(check(&policies, &call).await.is_some(), "{call:?}");
+    }
+}
+
 #[test]
 fn an_exempt_row_has_a_name_and_a_match_and_nothing_else() {
     for (fields, field, why) in [

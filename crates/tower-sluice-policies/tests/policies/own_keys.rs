@@ -199,6 +199,8 @@ fn a_wrong_pattern_says_why() {
     for (pattern, why) in [
         ("{ network = '10.0.0.0/33' }", "is not a network"),
         ("{ not_network = ['localhost'] }", "is not a network"),
+        // It would mean `::/8`.
+        ("{ network = '::ffff:10.0.0.0/8' }", "is not a network"),
         ("{ network = [] }", "the list is empty"),
         ("{ grpc_service = 'shop/Orders' }", "is not a gRPC service"),
         ("{ grpc_service = '' }", "is not a gRPC service"),
