@@ -17,6 +17,7 @@ pub(crate) fn is_of_connection(name: &str) -> bool {
             | "transfer-encoding"
             | "upgrade"
             | "keep-alive"
+            | "http2-settings"
             | "proxy-connection"
     )
 }
@@ -63,8 +64,11 @@ pub(crate) fn is_for_all(name: &HeaderName) -> bool {
 pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let protocol = headers.get(UPGRADE)?;
     let carries_http = |protocol: &str| {
-        let name = protocol.split('/').next().unwrap_or_default();
-        ["h2c", "h2", "http", "tls"].iter().any(|http| name.eq_ignore_ascii_case(http))
+        // Drafts had names of their own, such as `h2c-17`, and SPDY came before them.
+        let begins = |name: &str| {
+            protocol.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name))
+        };
+        ["h2", "h3", "http", "spdy", "tls"].into_iter().any(begins)
     };
     let upgrades = tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
     let is_text = headers.get_all(UPGRADE).iter().all(|line| line.to_str().is_ok());
@@ -135,7 +139,9 @@ mod tests {
 
     #[test]
     fn a_connection_never_changes_to_a_protocol_that_carries_requests() {
-        for protocol in ["h2c", "H2C", "websocket, h2c", "HTTP/2.0", "TLS/1.0"] {
+        for protocol in
+            ["h2c", "H2C", "websocket, h2c", "h2c-17", "H2-16", "SPDY/3.1", "HTTP/2.0", "TLS/1.0"]
+        {
             let fields =
                 headers(&[("connection", "upgrade, http2-settings"), ("upgrade", protocol)]);
             assert_eq!(upgrade(&fields), None, "{protocol}");
