@@ -39,6 +39,8 @@ pin_project! {
         charge: Option<Box<Charge>>,
         // Holds the reservation while the handler may take it.
         handle: Option<SettleHandle>,
+        // Of held units, while the inner service gets ready and runs.
+        renewing: Option<Box<NextRenewal>>,
         shared: Arc<Shared<L, K, R, H>>,
         #[pin]
         state: State<Admission<L::Future>, S::Future, L::Future, ServiceResult<S, Req>>,
@@ -49,6 +51,7 @@ pin_project! {
     {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
+            *this.renewing = None;
             match this.state.as_mut().project() {
                 StateProj::Admitting { admission } => {
                     admission.abandon(&this.shared.limiter, this.decision);
@@ -81,8 +84,7 @@ pin_project! {
     enum State<A, F, O, T> {
         Admitting { #[pin] admission: A },
         Readying,
-        // `renewing` is of held units.
-        Calling { #[pin] reply: F, renewing: Option<Box<NextRenewal>> },
+        Calling { #[pin] reply: F },
         // Boxed, since few requests reach this state.
         Operating { #[pin] operation: O, answer: Option<Box<(Settle, T)>> },
         // `None` after it was returned.
@@ -99,8 +101,8 @@ impl<S: Service<Req>, L: Limiter, K, R, H, Req> ResponseFuture<S, L, K, R, H, Re
         charge: Option<Box<Charge>>,
     ) -> Self {
         let state = State::Admitting { admission };
-        let request = Some(request);
-        Self { inner, request, decision: None, charge, handle: None, shared, state }
+        let (request, decision, handle, renewing) = (Some(request), None, None, None);
+        Self { inner, request, decision, charge, handle, renewing, shared, state }
     }
 
     pub(crate) fn unasked(
@@ -113,7 +115,8 @@ impl<S: Service<Req>, L: Limiter, K, R, H, Req> ResponseFuture<S, L, K, R, H, Re
             Ok(decision) => (Some(decision), State::Readying),
             Err(refusal) => (None, State::Refusing { refusal: Some(refusal) }),
         };
-        Self { inner, request: Some(request), decision, charge: None, handle: None, shared, state }
+        let (request, charge, handle, renewing) = (Some(request), None, None, None);
+        Self { inner, request, decision, charge, handle, renewing, shared, state }
     }
 }
 
@@ -147,7 +150,13 @@ where
                     }
                 }
                 StateProj::Readying => {
-                    if let Err(error) = ready!(this.inner.poll_ready(cx)) {
+                    let Poll::Ready(is_ready) = this.inner.poll_ready(cx) else {
+                        let limiter = &*this.shared.limiter;
+                        renew(this.renewing, limiter, this.handle, this.decision, cx);
+                        return Poll::Pending;
+                    };
+                    if let Err(error) = is_ready {
+                        *this.renewing = None;
                         this.shared.settle(this.decision, 0);
                         return Poll::Ready(Err(error.into()));
                     }
@@ -158,12 +167,12 @@ where
                         *this.handle = this.shared.hooks.later.hand_out(decision, request);
                     }
                     let request = this.request.take().expect("called once");
-                    State::Calling { reply: this.inner.call(request), renewing: None }
+                    State::Calling { reply: this.inner.call(request) }
                 }
-                StateProj::Calling { reply, renewing } => {
+                StateProj::Calling { reply } => {
                     let Poll::Ready(mut result) = reply.poll(cx) else {
                         let limiter = &*this.shared.limiter;
-                        renew(renewing, limiter, this.handle, this.decision, cx);
+                        renew(this.renewing, limiter, this.handle, this.decision, cx);
                         return Poll::Pending;
                     };
                     let settle = match this.decision {
@@ -229,7 +238,7 @@ fn operation_of(settle: Settle) -> Option<Operation> {
     }
 }
 
-/// Renews held units for as long as the inner service runs.
+/// Renews held units for as long as the inner service gets ready or runs.
 #[inline]
 fn renew<L: Limiter>(
     renewing: &mut Option<Box<NextRenewal>>,

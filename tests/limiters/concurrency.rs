@@ -278,6 +278,29 @@ async fn a_slow_service_holds_its_units_until_it_answers() {
     }
 }
 
+/// The second request holds its unit while it waits until the service is ready.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_service_is_not_ready_holds_its_units() {
+    let limiter = limit(2);
+    let slow = service_fn(|_: Request<()>| async {
+        sleep(10 * FOUR).await;
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let one_at_a_time = tower::limit::ConcurrencyLimitLayer::new(1).layer(slow);
+    let service =
+        RateLimitLayer::new(limiter.clone(), |_: &Request<()>| one()).layer(one_at_a_time);
+    let [first, second] = [(); 2].map(|()| tokio::spawn(service.clone().oneshot(Request::new(()))));
+    for quarter in 1..80 {
+        sleep(FOUR / 4).await;
+        if quarter != 40 {
+            assert_eq!(left(&limiter).await, u64::from(quarter > 40), "{quarter}");
+        }
+    }
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    assert_eq!(left(&limiter).await, 2);
+}
+
 /// The handler of an upgraded connection takes the units out of its handle.
 #[tokio::test(start_paused = true)]
 async fn an_upgraded_connection_holds_what_its_handler_took() {
