@@ -100,9 +100,10 @@ impl Meter {
         settlement.observe(move |settled| {
             let Some(handles) = meter.handles() else { return };
             let settled = settled.as_ref().copied().unwrap_or_default();
-            // A member with a cost of its own may have given back more than the whole charge.
-            let given_back = settled.given_back.min(unused);
-            let units = [cost, given_back, unused - given_back, settled.not_taken];
+            // A member with a cost of its own may have given back more than the whole charge. One
+            // whose cost the response states gives back more than is unused of the whole.
+            let given_back = settled.given_back.min(cost);
+            let units = [cost, given_back, unused.saturating_sub(given_back), settled.not_taken];
             handles.count_settled(&meter.limiter, units);
         });
     }
