@@ -136,6 +136,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let mut details = Box::write(place, details);
         if is_taken {
             let mark = answer.mark.unwrap_or_default();
+            // Stated, since another limiter of the same keys may settle it.
+            let quota = Some(quota.unwrap_or_else(|| self.quota.clone()));
             let reserved = ReservedUnits { key, quota, mark };
             details.reservation = Some(self.reservation(cost.cast_unsigned(), reserved));
         }
@@ -224,10 +226,12 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Notes for the requests that wait for a key if the answer says that it is paused, or no longer
-    /// is.
+    /// is. If it is blocked, nobody takes over a slot.
     #[inline]
     pub(crate) fn note_pause(&self, key: &str, answer: &Ruling, now: i64) {
-        if answer.paused_until > now {
+        if answer.is_blocked && self.lines.have_spares() {
+            self.lines.forget(key, false);
+        } else if answer.paused_until > now {
             self.lines.pause(key, duration(now), duration(answer.paused_until));
         } else if !answer.is_blocked {
             self.lines.resume(key);
@@ -248,7 +252,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let Some(reservation) = decision.reservation().filter(|_| !wait.is_zero()) else { return };
         let cost = reservation.cost();
         let Some(ReservedUnits { key, quota, mark }) = reservation.reserved() else { return };
-        let quota = quota.clone().unwrap_or_else(|| self.quota.clone());
+        let quota = quota.as_ref().unwrap_or(&self.quota).without_waits();
         let (key, keep_free) = (key.as_str().into(), keep_free.clone());
         let (id, mark) = (LineId { key, quota, cost, keep_free }, mark.clone());
         let slot = Slot::new(decision, wait, mark, known);
@@ -312,7 +316,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             return None;
         }
         let cost = check.cost.cast_unsigned();
-        let quota = quota.unwrap_or(&self.quota).clone();
+        let quota = quota.unwrap_or(&self.quota).without_waits();
         let id = LineId { key: key().into(), quota, cost, keep_free: check.keep_free.into() };
         let slot = self.lines.take(&id, duration(check.max_wait))?;
         let (decision, mark) = slot.decision();

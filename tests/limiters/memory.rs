@@ -169,6 +169,32 @@ async fn a_full_memory_forgets_nobody() {
     assert_eq!(limiter.len(), 9);
 }
 
+/// What was given back long before it would have expired holds no place for long.
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_units_were_given_back_leaves_its_place() {
+    let turns = Memory::new("turns", Concurrency::new(1)).max_keys(2).boxed();
+    let slow = TokenBucket::new(Quota::per_day(1));
+    for limiter in [turns, Memory::new("slow", slow).max_keys(2).boxed()] {
+        for key in ["alice", "bob"] {
+            let unit = limiter.check(&Charge::new(key)).await.unwrap().into_reservation().unwrap();
+            assert!(limiter.settle(unit, 0).is_ok());
+        }
+        advance(10 * SECOND).await;
+        assert!(limiter.check(&Charge::new("carol")).await.unwrap().is_admitted());
+    }
+}
+
+/// A refund gives back what the charge took, whichever quota the settling limiter has.
+#[tokio::test(start_paused = true)]
+async fn a_limiter_of_the_same_keys_settles_by_the_quota_of_the_charge() {
+    let old = Memory::new("api", TokenBucket::new(Quota::per_second(10).burst(600)));
+    let _ = old.check(&one().cost(599)).await.unwrap();
+    let last = old.check(&one()).await.unwrap().into_reservation().unwrap();
+    let new = old.with_algorithm(TokenBucket::new(Quota::per_minute(1))).unwrap();
+    assert!(new.settle(last, 0).is_ok());
+    assert_eq!(old.peek("key").await.unwrap().remaining(), Some(1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_kept_busy_stays() {
     let limiter =

@@ -18,8 +18,9 @@ const MAX_EXAMINED: usize = 256;
 /// decisions read no other key than their own.
 const EXAMINED_PER_DECISION: usize = 2;
 
-/// The longest time, in µs, until a live key is examined again.
-const DAY: i64 = 86_400_000_000;
+/// The longest time, in µs, until a live key is examined again: its units may be given back, and a
+/// block may be ended.
+const EXAMINED_AGAIN: i64 = 10_000_000;
 
 pub(super) struct Shard<S> {
     capacity: usize,
@@ -27,7 +28,7 @@ pub(super) struct Shard<S> {
     may_evict: bool,
     hasher: RandomState,
     entries: HashTable<KeyEntry<S>>,
-    /// The hash of every key once, ordered by an instant before which it does not expire.
+    /// The hash of every key once, ordered by the instant at which it is examined.
     ages: BinaryHeap<Reverse<(i64, u64)>>,
 }
 
@@ -174,7 +175,7 @@ impl<S> Shard<S> {
             return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
         }
         let entry = KeyEntry { name: name.into(), kept, expires_at };
-        self.ages.push(Reverse((expires_at, hash_of_name)));
+        self.ages.push(Reverse((expires_at.min(now + EXAMINED_AGAIN), hash_of_name)));
         let hasher = &self.hasher;
         self.entries.insert_unique(hash_of_name, entry, |entry| entry.hash(hasher));
         Ok(answer)
@@ -230,8 +231,7 @@ impl<S> Shard<S> {
             let entry = self.entries.find(hash, |entry| entry.hash(&self.hasher) == hash);
             let end = entry.map(KeyEntry::end).filter(|end| *end > now);
             let Some(end) = end else { return true };
-            // A block or a pause may be ended before its time.
-            oldest.0.0 = end.min(now + DAY);
+            oldest.0.0 = end.min(now + EXAMINED_AGAIN);
         }
         false
     }
