@@ -334,6 +334,23 @@ impl Quotas {
         })))
     }
 
+    /// The same quotas and costs, of which no request is to wait: as units are settled.
+    pub(crate) fn without_waits(&self) -> Self {
+        let Several::WithCosts(each) = &self.0 else { return self.clone() };
+        let settled = |(quota, stated): (&Quota, &CostAndWait)| {
+            (*quota, CostAndWait { max_wait: 0, ..*stated })
+        };
+        Self::with_costs(each.quotas.iter().zip(&each.stated).map(settled))
+    }
+
+    /// The quotas alone, without costs and waits of members.
+    pub(crate) fn alone(&self) -> Self {
+        match &self.0 {
+            Several::WithCosts(each) => Self(Several::Many((&*each.quotas).into())),
+            _ => self.clone(),
+        }
+    }
+
     /// Returns the cost and the longest wait that are stated for one member.
     pub(crate) fn stated(&self, index: usize) -> Option<CostAndWait> {
         match &self.0 {

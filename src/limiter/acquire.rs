@@ -192,8 +192,8 @@ impl<C> Admission<C> {
             }
         };
         if let Some(attempts) = this.attempts {
-            // The next one may ask, even if this future is dropped later.
-            attempts.queue = None;
+            // It waits no longer, even if this future is dropped later.
+            (attempts.queue, attempts.caller) = (None, None);
         }
         Poll::Ready(answer)
     }
@@ -320,7 +320,7 @@ fn begin_wait<L>(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) 
         // It keeps its place, unless a fallback answers now, or no longer does.
         return false;
     }
-    attempts.queue = None;
+    (attempts.queue, attempts.refusal) = (None, None);
     if let Some(waiters) = waiters {
         let (waiter, waiting) = Waiter::new(waiters);
         number = waiting;

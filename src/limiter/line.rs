@@ -520,6 +520,8 @@ impl Place {
         let (key, quota) = (Key::Owned(key.to_string()), Some(quota.clone()));
         let reserved = ReservedUnits { key, quota, mark: slot.mark.clone() };
         let mut reclaimed = self.store.settle_units(&reserved, *cost, 0);
+        // Held units may be free now.
+        self.lines.queues.release(&self.id.key);
         reclaimed.observe(move |result| {
             settler.end(match result {
                 Ok(Settled { given_back: 0, .. }) if slot.due > Instant::now() => {

@@ -44,7 +44,12 @@ pub(crate) struct QueueTerms {
 
 impl QueueTerms {
     pub(crate) fn of(charge: &Charge) -> Self {
-        Self { quota: charge.own_quota().cloned(), keep_free: charge.keep_free.clone() }
+        Self::new(charge.own_quota(), &charge.keep_free)
+    }
+
+    /// A request has its place whatever it asks for, and however long it waits.
+    pub(crate) fn new(quota: Option<&Quotas>, keep_free: &KeepFree) -> Self {
+        Self { quota: quota.map(Quotas::alone), keep_free: keep_free.clone() }
     }
 }
 

@@ -442,7 +442,7 @@ impl<A: InLua> Inner<A> {
 }
 
 fn queue_terms(request: &Request) -> QueueTerms {
-    QueueTerms { quota: request.quota.clone(), keep_free: request.keep_free.clone() }
+    QueueTerms::new(request.quota.as_ref(), &request.keep_free)
 }
 
 /// A reset, a block or a pause that was sent. The server may run it until its answer is there, and

@@ -117,6 +117,24 @@ async fn a_release_wakes_the_first_of_those_that_wait() {
     }
 }
 
+/// It waited for the bucket, and held the unit meanwhile.
+#[tokio::test(start_paused = true)]
+async fn who_leaves_its_slot_wakes_the_first_of_those_that_wait() {
+    let bucket = TokenBucket::new(Quota::per_second(1).burst(1));
+    let limiter = Arc::new(Memory::new("both", (bucket, Concurrency::new(1))));
+    assert!(limiter.settle(reserved(&limiter).await, 1).is_ok());
+    let mut leaves = Box::pin(limiter.acquire(patient()));
+    assert!(tokio::time::timeout(Duration::ZERO, &mut leaves).await.is_err());
+    let mut waiting = Waiting::new();
+    waiting.add(&limiter, patient()).await;
+    // Between two of its own questions.
+    sleep(Duration::from_millis(990)).await;
+    let left = Instant::now();
+    drop(leaves);
+    drop(waiting.next(0).await);
+    assert!(left.elapsed() <= Duration::from_millis(11), "{:?}", left.elapsed());
+}
+
 /// A new request joins the end, whether units are free by then or not.
 #[tokio::test(start_paused = true)]
 async fn nobody_overtakes_but_who_may_not_wait() {

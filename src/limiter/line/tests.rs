@@ -126,6 +126,16 @@ async fn who_waited_at_a_reset_leaves_no_slot_behind() {
     assert_eq!(limiter.check(&patient()).await.unwrap().outcome(), Outcome::Allow);
 }
 
+/// Another process has blocked the key. Whoever is refused tells that to all who come later.
+#[tokio::test(start_paused = true)]
+async fn a_block_that_an_answer_shows_ends_the_kept_slots() {
+    let limiter = one_a_second().await;
+    keep_a_slot(&limiter).await;
+    limiter.in_another_process().block("key", SECOND / 2).await.unwrap();
+    assert!(!limiter.check(&Charge::new("key")).await.unwrap().is_admitted());
+    assert!(!limiter.check(&patient()).await.unwrap().is_admitted());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kept_slot_that_is_given_back_is_kept_again() {
     let limiter = one_a_second().await;

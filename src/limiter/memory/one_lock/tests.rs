@@ -1,11 +1,33 @@
 use std::time::Duration;
 
 use super::*;
-use crate::algorithm::{SlidingLog, TokenBucket};
+use crate::algorithm::{Concurrency, SlidingLog, TokenBucket};
 use crate::core::{Outcome, Quota};
 use crate::limiter::{Limiter, LimiterExt};
 
 const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A caller may state any wait, and so begin a queue of its own before all others.
+#[tokio::test(start_paused = true)]
+async fn who_states_another_wait_or_cost_joins_the_same_queue() {
+    let turns = Memory::new("turns", AnyAlgorithm::from(Concurrency::new(2)));
+    let bucket = AnyAlgorithm::from(TokenBucket::new(Quota::per_hour(1_000)));
+    let bucket = Memory::new("bucket", bucket).clock_of(&turns);
+    let both = Together::of_memory(&[&turns, &bucket]).expect("two limiters").0;
+    let charge = |cost, wait| Charge::new("key").cost(cost).max_wait(wait);
+    let held = both.check(&[&charge(2, HOUR / 3), &charge(1, HOUR)]).unwrap().await.unwrap();
+    assert!(held.is_admitted());
+    let mut waiting = Vec::new();
+    for (cost, wait) in [(2, HOUR), (2, HOUR / 2), (1, HOUR)] {
+        let charges = [&charge(cost, wait), &charge(1, wait)];
+        let mut decision = both.check(&charges).unwrap().await.unwrap();
+        assert!(matches!(decision.outcome(), Outcome::Retry(_)), "{decision:?}");
+        let waiters = decision.take_waiters().expect("a queue");
+        waiting.push(crate::core::waiters::Waiter::new(waiters).0);
+    }
+    let ask: Vec<_> = waiting.iter().map(|waiter| waiter.asks()).collect();
+    assert_eq!(ask, [true, false, false]);
+}
 
 /// `tests/limiters/block.rs` tests the same over Redis.
 #[tokio::test(start_paused = true)]
