@@ -417,8 +417,7 @@ debug_by_name!([C] Admission<C>);
 pin_project! {
     /// The future of [`LimiterExt::acquire`](crate::LimiterExt::acquire).
     ///
-    /// If it is dropped before its slot, the slot goes to the callers behind, or is refunded. With
-    /// Redis, a refund needs a tokio runtime, which sends it.
+    /// If it is dropped before its slot, the slot goes to the callers behind, or is refunded.
     #[must_use = "nothing is acquired until it is awaited"]
     pub struct AcquireFuture<'a, L: Limiter> {
         limiter: &'a L,

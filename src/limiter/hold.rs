@@ -51,7 +51,7 @@ pub(crate) fn settle(by: &dyn SettleBy, reservation: Reservation, actual: u64) -
 ///
 /// If they are units of a [`Concurrency`](crate::algorithm::Concurrency) or a
 /// [`Budget`](crate::algorithm::Budget), they are renewed every third of `max_hold`. Renewals need
-/// the runtime in which the guard was made. Outside of a runtime, nothing is renewed.
+/// the runtime in which the guard was made, wherever it is dropped.
 ///
 /// A drop settles the full cost. That releases units of a `Concurrency`. Units of other algorithms
 /// stay taken, in a tuple too. [`settle`](Hold::settle) states another cost.

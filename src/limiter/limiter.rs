@@ -106,7 +106,7 @@ pub trait Limiter {
     /// # Errors
     ///
     /// The reservation itself, if this limiter cannot settle it: it belongs to another limiter,
-    /// there is no tokio runtime to send from, or a full [`Memory`] has no room for a new debt.
+    /// it has never been asked in a tokio runtime, which is to send, or a full [`Memory`] has no room for a new debt.
     /// Default: always an error, so a closure around a limiter settles nothing.
     ///
     /// [`Memory`]: crate::limiter::Memory

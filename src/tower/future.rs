@@ -28,9 +28,8 @@ use crate::tower::shared::{Hooks, Shared};
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
     ///
-    /// If it is dropped before the inner service is called, the units taken are refunded. For
-    /// Redis, only inside a tokio runtime, which sends the refund. A reserved wait that is over
-    /// counts as used.
+    /// If it is dropped before the inner service is called, the units taken are refunded. A
+    /// reserved wait that is over counts as used.
     pub struct ResponseFuture<S: Service<Req>, L: Limiter, K, R, H, Req> {
         inner: S,
         request: Option<Req>,

@@ -317,7 +317,7 @@ impl Unsettled {
     ///
     /// The settlement returns an error of kind [`Configuration`](crate::ErrorKind::Configuration)
     /// if the limiter cannot settle the charge, as a closure. Or its store needs a tokio runtime,
-    /// and there is none.
+    /// and the one in which it was asked has ended.
     pub fn settle(self, actual: u64) -> Settlement {
         hold::settle(&*self.settle_by, self.reservation, actual)
     }

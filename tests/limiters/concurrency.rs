@@ -338,6 +338,19 @@ mod over_redis {
 
     use super::*;
 
+    /// The CPU-bound part of a request runs on a thread of its own, which has no runtime.
+    #[tokio::test]
+    async fn a_guard_that_a_plain_thread_drops_releases() {
+        let server = Server::start();
+        let limiter = Redis::new("at once", Concurrency::new(1), server.pool());
+        for _ in 0..3 {
+            let hold = held(&limiter).await;
+            std::thread::spawn(move || drop(hold)).join().expect("it drops the guard");
+            // It is sent before this charge, by the same task.
+            assert_eq!(left(&limiter).await, 1);
+        }
+    }
+
     /// The holds of a process are renewed in few calls.
     #[tokio::test]
     async fn holds_are_renewed_in_few_calls() {

@@ -256,18 +256,24 @@ async fn a_refund_comes_before_the_next_request_of_its_caller() {
     }
 }
 
-/// Nothing can be sent, so nothing is lost in silence.
+/// The runtime in which the limiter was asked sends it. Without one, nothing is lost in silence.
 #[cfg(feature = "redis")]
 #[test]
-fn outside_of_a_runtime_a_reservation_comes_back() {
+fn outside_of_its_runtime_a_reservation_is_settled_or_comes_back() {
     let (_server, pool) = support::Server::pooled();
     let limiter = Redis::new("bucket", TokenBucket::new(Quota::per_day(20)), pool);
     let limiter = limiter.decision_timeout(20 * SECOND);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut decision = runtime.block_on(limiter.check(&Charge::new("alice"))).unwrap();
-    let reservation = decision.take_reservation().unwrap();
-    let reservation = limiter.settle(reservation, 11).expect_err("nothing can be sent");
-    runtime.block_on(async { assert!(limiter.settle(reservation, 11).is_ok()) });
+    let charge = || {
+        let mut decision = runtime.block_on(limiter.check(&Charge::new("alice"))).unwrap();
+        decision.take_reservation().unwrap()
+    };
+    let settlement = limiter.settle(charge(), 11).expect("the runtime is there");
+    runtime.block_on(settlement).expect("an answer");
+    assert_eq!(runtime.block_on(limiter.peek("alice")).unwrap().remaining(), Some(9));
+    let reservation = charge();
+    drop(runtime);
+    let _ = limiter.settle(reservation, 11).expect_err("nothing can be sent");
 }
 
 /// Returns what settling 10 units at 4 gives back, where nobody else has asked; and what settling

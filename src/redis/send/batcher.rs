@@ -93,8 +93,13 @@ impl Batcher {
         self.push(queued)
     }
 
+    /// A thread without a runtime, which drops a guard for example, passes it to any worker.
     fn push(&self, queued: Box<QueuedRequest>) -> Result<(), Error> {
-        match self.worker()?.push(queued) {
+        let worker = self.worker().or_else(|error| {
+            let workers = lock(&self.workers);
+            workers.iter().find(|worker| !worker.is_closed()).cloned().ok_or(error)
+        });
+        match worker?.push(queued) {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::State, "the task that sends charges has ended")),
         }
