@@ -1,5 +1,9 @@
 //! The clock of a [`Memory`](crate::Memory).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time;
+
 use tokio::time::Instant;
 
 use crate::core::Error;
@@ -12,13 +16,15 @@ pub(super) enum Clock {
     Tokio {
         since: Instant,
         epoch_micros: i64,
+        unseen: Arc<Unseen>,
     },
     Callers(charge_numbers::CallerClock),
 }
 
 impl Clock {
     pub(super) fn tokio() -> Self {
-        Self::Tokio { since: Instant::now(), epoch_micros: micros(system_time()) }
+        let epoch_micros = micros(system_time());
+        Self::Tokio { since: Instant::now(), epoch_micros, unseen: Arc::new(Unseen::since_now()) }
     }
 
     /// Returns true if the clock never steps back, so that an expired state stays expired.
@@ -33,10 +39,87 @@ impl Clock {
     #[inline]
     pub(super) fn now(&self) -> Result<i64, Error> {
         match self {
-            Clock::Tokio { since, epoch_micros } => {
-                checked_instant(epoch_micros.saturating_add(micros(since.elapsed())))
+            Clock::Tokio { since, epoch_micros, unseen } => {
+                let elapsed = micros(since.elapsed());
+                checked_instant(epoch_micros.saturating_add(elapsed + unseen.time(elapsed)))
             }
             Clock::Callers(clock) => instant(clock()),
         }
+    }
+}
+
+/// The time that passed for the world alone, in µs: a machine that is suspended stops tokio's
+/// clock, and one that boots learns the time late. A window has to end at midnight all the same.
+pub(super) struct Unseen {
+    time: AtomicI64,
+    /// The time of tokio's clock from which the clocks are compared again.
+    next: AtomicI64,
+    /// This process's clock, and that of the world, when both were at their begin.
+    begin: (time::Instant, i64),
+}
+
+/// How often the clocks are compared.
+const SECOND: i64 = 1_000_000;
+
+/// The shortest step that counts. A correction of a clock is shorter.
+const SHORTEST_STEP: i64 = 10 * SECOND;
+
+impl Unseen {
+    fn since_now() -> Self {
+        let begin = (time::Instant::now(), micros(system_time()));
+        Self { time: AtomicI64::new(0), next: AtomicI64::new(SECOND), begin }
+    }
+
+    /// The time that passed unseen until now, by tokio's clock. It never becomes shorter.
+    #[inline]
+    fn time(&self, now: i64) -> i64 {
+        if now >= self.next.load(Relaxed) {
+            self.next.store(now + SECOND, Relaxed);
+            let own = micros(self.begin.0.elapsed());
+            self.compare(own, micros(system_time()) - self.begin.1);
+        }
+        self.time.load(Relaxed)
+    }
+
+    /// Compares the times since the begin, by the clock of this process and by that of the world.
+    fn compare(&self, own: i64, world: i64) {
+        let unseen = world.saturating_sub(own);
+        if unseen >= self.time.load(Relaxed).saturating_add(SHORTEST_STEP) {
+            self.time.fetch_max(unseen, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suspended_machine_moves_the_clock_on_and_nothing_moves_it_back() {
+        let unseen = Unseen::since_now();
+        assert_eq!(unseen.time(0), 0);
+        let hour = 3_600 * SECOND;
+        // The times of both clocks, and what passed unseen by then.
+        let table = [
+            (hour, hour + 9 * SECOND, 0),
+            (hour, 30 * hour, 29 * hour),
+            // It is set back, and corrected a little.
+            (2 * hour, 2 * hour, 29 * hour),
+            (2 * hour, 31 * hour + SECOND, 29 * hour),
+            (3 * hour, 99 * hour, 96 * hour),
+        ];
+        for (own, world, expected) in table {
+            unseen.compare(own, world);
+            assert_eq!(unseen.time(0), expected, "{own} {world}");
+        }
+    }
+
+    /// Its own clock stands still, and that of the world does not.
+    #[tokio::test(start_paused = true)]
+    async fn paused_time_is_not_unseen() {
+        let clock = Clock::tokio();
+        let before = clock.now().unwrap();
+        tokio::time::advance(std::time::Duration::from_secs(60)).await;
+        assert_eq!(clock.now().unwrap() - before, 60 * SECOND);
     }
 }
