@@ -15,7 +15,8 @@ use super::retry_after::retry_after;
 ///
 /// Retries are load too, so three bounds hold: for a request, three more attempts, each after 30 s
 /// at most; for all requests of the policy and its clones together, one more attempt a second, and
-/// one for each ten calls that are not refused. Up to a tenth of each time is added at random.
+/// one for each ten calls that are not refused. Up to a tenth of each time is added at random. The
+/// first attempt comes after 100 ms at least, and each later one after twice as long.
 ///
 /// - Only a refusal that names a time is tried again. An error of the service is not.
 /// - If the upstream asks for a longer time than `longest`, its answer goes to the caller.
@@ -30,6 +31,8 @@ use super::retry_after::retry_after;
 pub struct ObeyRetryAfter {
     /// For a request: each has a clone of the policy.
     attempts_left: u32,
+    /// The shortest wait before the next attempt.
+    least: Duration,
     longest: Duration,
     /// Clones share it.
     budget: Arc<TpsBudget>,
@@ -39,7 +42,8 @@ impl ObeyRetryAfter {
     /// A policy with the bounds above.
     pub fn new() -> Self {
         let budget = TpsBudget::new(Duration::from_secs(10), 1, 0.1);
-        Self { attempts_left: 3, longest: Duration::from_secs(30), budget: Arc::new(budget) }
+        let (least, longest) = (Duration::from_millis(100), Duration::from_secs(30));
+        Self { attempts_left: 3, least, longest, budget: Arc::new(budget) }
     }
 
     /// Sets how often a request is tried again. Default: 3.
@@ -81,6 +85,9 @@ impl<A: Clone, B, E> Policy<Request<A>, Response<B>, E> for ObeyRetryAfter {
             return None;
         }
         self.attempts_left -= 1;
+        // Many servers cut their wait to whole seconds, so 0 may mean 0.9 s.
+        let wait = wait.max(self.least);
+        self.least *= 2;
         Some(sleep(wait.saturating_add(wait.mul_f64(fastrand::f64() / 10.0))))
     }
 

@@ -126,7 +126,9 @@ fn of_fields(headers: &HeaderMap) -> Option<Duration> {
         limits.chain(spent(split(field, ','), ["remaining", "reset"])).max()
     };
     let apart = |[remaining, reset]: [&str; 2]| {
-        let is_spent = all(remaining).filter_map(number).all(|left| left == 0);
+        // Docker Hub writes `76;w=21600`.
+        let left = |text: &'_ str| number(split(text, ';').next().unwrap_or_default());
+        let is_spent = all(remaining).filter_map(left).all(|left| left == 0);
         is_spent.then(|| all(reset).filter_map(number).max())?
     };
     let reset = all("ratelimit").filter_map(draft).max();

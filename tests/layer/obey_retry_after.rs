@@ -45,6 +45,14 @@ async fn a_refused_request_waits_as_long_as_it_is_asked() {
     assert!((13 * SECOND..=longest).contains(&time), "{time:?}");
 }
 
+/// Many servers cut their wait to whole seconds.
+#[tokio::test(start_paused = true)]
+async fn a_wait_of_0_is_not_taken_at_its_word() {
+    let (status, calls, time) = call(ObeyRetryAfter::new(), &["0", "0", "0"]).await;
+    assert_eq!((status, calls), (200, 4));
+    assert!((700..=780).contains(&time.as_millis()), "{time:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn callers_do_not_come_back_at_once() {
     let mut times = Vec::new();

@@ -1,9 +1,9 @@
 //! One address in a forwarded header.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
-/// Reads `IPv4`, `IPv4:port`, `IPv6`, `[IPv6]` or `[IPv6]:port`. An IPv6 address without brackets
-/// has no port. An address with a zone is invalid. An IPv4 address that is mapped into IPv6 becomes
+/// Reads `IPv4`, `IPv4:port`, `IPv6`, `[IPv6]` or `[IPv6]:port`. CloudFront writes a port without
+/// brackets: `IPv6:port`, if the whole is no address. An address with a zone is invalid. An IPv4 address that is mapped into IPv6 becomes
 /// that IPv4 address.
 pub(super) fn parse(text: &[u8]) -> Option<IpAddr> {
     // Addresses have no other characters.
@@ -17,9 +17,9 @@ pub(super) fn parse(text: &[u8]) -> Option<IpAddr> {
     } else if let Ok(address) = text.parse::<Ipv6Addr>() {
         IpAddr::V6(address)
     } else {
-        let (address, port) = text.split_once(':').unwrap_or((text, "0"));
+        let (address, port) = text.rsplit_once(':').unwrap_or((text, "0"));
         check_port(port)?;
-        IpAddr::V4(address.parse::<Ipv4Addr>().ok()?)
+        address.parse().ok()?
     };
     Some(address.to_canonical())
 }

@@ -26,6 +26,15 @@ fn only_refusals_ask_to_wait() {
     }
 }
 
+/// As from Docker Hub.
+#[test]
+fn a_limit_with_its_window_has_units_left() {
+    for (left, expected) in [("76;w=21600", None), ("0;w=21600", Some(13.0))] {
+        let fields = [("ratelimit-remaining", left), ("ratelimit-reset", "13")];
+        assert_eq!(wait(429, &fields), expected, "{left}");
+    }
+}
+
 /// As from GitHub, which answers so to who may not read a page, too.
 // Case 184.
 #[test]
