@@ -92,7 +92,8 @@ impl Decision {
     }
 
     /// The time after which a refused charge would be admitted at once. `None` if the charge was
-    /// admitted, or can never fit.
+    /// admitted, or can never fit. If held units are missing, nobody knows when they come back, and
+    /// it is a guess.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.outcome.retry_after()
