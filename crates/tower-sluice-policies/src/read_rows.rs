@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
+use serde_json::{Map, Value};
 use tower_sluice::Quota;
 
 use super::chosen_algorithm::Name;
@@ -117,13 +117,24 @@ impl Exemption {
     }
 }
 
+/// Returns true if a table has an empty part, which elsewhere counts as absent.
+fn has_null(value: &Value) -> bool {
+    let Value::Object(fields) = value else { return false };
+    fields.values().any(|value| value.is_null() || has_null(value))
+}
+
 /// Reads a row that exempts requests.
 fn exemption(row: &Row, index: usize, allowed: &Allowed) -> Result<Exemption, Vec<RowError>> {
     let mut fields = Fields::new("policy", row, index);
+    let written = row.fields().find(|(field, _)| *field == "match");
+    let has_null = written.is_some_and(|(_, value)| value.as_ref().is_ok_and(has_null));
     let row: Exempting = fields.read();
     let name = name(row.name, &mut fields);
     if row.pattern == Pattern::default() && !fields.is_wrong("match") {
         fields.wrong::<()>("match", "it is missing: no request would be limited");
+    }
+    if has_null {
+        fields.wrong::<()>("match", "a part of it is empty: the row would exempt more than that");
     }
     let matcher = fields.checked("match", row.pattern.matcher(allowed));
     let (Some(name), Some(matcher), []) = (name, matcher, &fields.errors[..]) else {

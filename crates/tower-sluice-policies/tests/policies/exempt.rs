@@ -108,6 +108,10 @@ fn an_exempt_row_has_a_name_and_a_match_and_nothing_else() {
         assert_eq!(row.field(), Some(field), "{fields}: {error}");
         assert!(row.message().contains(why), "{fields}: {error}");
     }
+    // As `match: { path: , method: OPTIONS }` of YAML.
+    let json = r#"{"policy": [{"name": "p", "exempt": true, "match": {"path": null, "method": "GET"}}], "allow_empty": true}"#;
+    let error = Policies::builder().build(&serde_json::from_str(json).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("a part of it is empty"), "{error}");
     let twice =
         "{ name = 'p', exempt = true, match = '/a' }, { name = 'p', limit = 1, period = '1s' }";
     let error = Policies::builder().build(&rows(twice)).unwrap_err().to_string();
