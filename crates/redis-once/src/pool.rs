@@ -269,10 +269,8 @@ impl Pool {
         connected.unwrap_or_else(|| Err(self.missed_error(&deadline, &Stage::Waiting)))
     }
 
-    /// Waits for a reply until the deadline. Records that none came over `connection`.
-    ///
-    /// For a call that a cluster redirects, `connection` is `None`. It has only the rest of its
-    /// time, so a missed deadline does not show the state of its last server.
+    /// Waits for a reply until the deadline. Records that none came over `connection`: the first one
+    /// over which the call was sent, or `None` to record nothing.
     pub async fn reply_by<F: Future + ?Sized>(
         &self,
         deadline: &Deadline,

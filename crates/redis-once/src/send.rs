@@ -53,7 +53,8 @@ impl Pool {
     /// server, which must have them all.
     ///
     /// The text is sent only to a server that does not know the script. Otherwise it is sent once,
-    /// as by [`send`](Self::send).
+    /// as by [`send`](Self::send). A script that itself returns an error with the code `TRYAGAIN`,
+    /// `NOSCRIPT`, `MOVED` or `ASK` would be sent again.
     ///
     /// # Errors
     ///
