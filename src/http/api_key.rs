@@ -57,7 +57,7 @@ pub fn by_bearer_token() -> ApiKey {
 /// `printf %s alice | sha256sum | cut -c1-32` prints them, and [`key_for`](ApiKey::key_for) returns
 /// them: `alice` becomes `sluice:api:tb1:{2bd806c97f0e00af1a1fc3328fa763a9}`. A reader can check a
 /// guess of a short key, or of one that follows a pattern. For such keys, set a
-/// [`secret`](ApiKey::secret).
+/// [`secret`](ApiKey::secret). Of the header `Authorization`, the scheme is read in lower case.
 ///
 /// [`HttpResponder::no_key`]: crate::HttpResponder::no_key
 #[derive(Clone)]

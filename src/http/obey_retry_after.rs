@@ -86,8 +86,8 @@ impl<A: Clone, B, E> Policy<Request<A>, Response<B>, E> for ObeyRetryAfter {
         }
         self.attempts_left -= 1;
         // Many servers cut their wait to whole seconds, so 0 may mean 0.9 s.
-        let wait = wait.max(self.least);
-        self.least *= 2;
+        let wait = wait.max(self.least.min(self.longest));
+        self.least = self.least.saturating_mul(2);
         Some(sleep(wait.saturating_add(wait.mul_f64(fastrand::f64() / 10.0))))
     }
 

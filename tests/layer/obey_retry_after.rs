@@ -51,6 +51,9 @@ async fn a_wait_of_0_is_not_taken_at_its_word() {
     let (status, calls, time) = call(ObeyRetryAfter::new(), &["0", "0", "0"]).await;
     assert_eq!((status, calls), (200, 4));
     assert!((700..=780).contains(&time.as_millis()), "{time:?}");
+    let short = ObeyRetryAfter::new().longest(Duration::from_millis(50)).attempts(3);
+    let (status, _, time) = call(short, &["0", "0", "0"]).await;
+    assert!(status == 200 && time <= Duration::from_millis(175), "{time:?}");
 }
 
 #[tokio::test(start_paused = true)]

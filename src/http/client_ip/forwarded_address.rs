@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Reads `IPv4`, `IPv4:port`, `IPv6`, `[IPv6]` or `[IPv6]:port`. CloudFront writes a port without
-/// brackets: `IPv6:port`, if the whole is no address. An address with a zone is invalid. An IPv4 address that is mapped into IPv6 becomes
-/// that IPv4 address.
+/// brackets: `IPv6:port`, if the whole is no address. An address with a zone is invalid. An IPv4
+/// address that is mapped into IPv6 becomes that IPv4 address.
 pub(super) fn parse(text: &[u8]) -> Option<IpAddr> {
     // Addresses have no other characters.
     let text = str::from_utf8(text).ok()?;
