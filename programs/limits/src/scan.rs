@@ -77,6 +77,9 @@ pub(crate) async fn scan(
             cursor = next;
         }
     }
+    if seen.len() > bounds.most {
+        found.ended_by.get_or_insert("--most");
+    }
     found.keys.truncate(bounds.most);
     if found.ended_by.is_some() {
         let mut all = Some(0);

@@ -325,6 +325,8 @@ async fn many_keys_stay_within_the_bound() {
     cmd("SET").arg("sluice:few:tb1:{alice}").arg(1).exec_async(&mut connection).await.unwrap();
     let few = json(&url, &["ls", "few", "--most", "1", "--time", "5m"]);
     assert_eq!((&few["keys"][0]["key"], &few["complete"]), (&"alice".into(), &true.into()));
+    let none_of_it = json(&url, &["ls", "few", "--most", "0", "--time", "5m"]);
+    assert_eq!(none_of_it["complete"], false);
     let none = told(&url, &["ls", "--time", "0s"]);
     assert!(none.contains("not complete: --time ended it at"), "{none}");
     let begun = Instant::now();
