@@ -116,6 +116,7 @@ impl Connection {
         call: impl Future<Output = RedisResult<T>> + Send + 'static,
     ) -> Pin<Box<dyn Future<Output = RedisResult<T>> + Send>> {
         let (health, address) = (Arc::clone(&self.health), Arc::clone(&self.address));
+        let traffic = self.socket.traffic();
         health.is_used.store(true, Relaxed);
         // The client's future has 1.3 kB, and each async function that it passes through would keep
         // a copy.
@@ -130,6 +131,7 @@ impl Connection {
             } else if is_reply(&outcome) {
                 health.server.is_silent.store(false, Relaxed);
             }
+            let outcome = outcome.map_err(|error| traffic.explain(error));
             health.server.closings.record(command, health.closings, outcome)
         })
     }
@@ -168,7 +170,8 @@ impl SharedConnection for Connection {
         let mut socket = self.socket.clone();
         self.recorded(name(Some(&command)), async move {
             let reply = socket.connection.send_packed_command(&command).await;
-            socket.end_call(reply)
+            socket.record_reply();
+            reply
         })
     }
 
@@ -177,7 +180,8 @@ impl SharedConnection for Connection {
         self.recorded(first, async move {
             let count = commands.len();
             let replies = socket.connection.send_packed_commands(&commands, 0, count).await;
-            socket.end_call(replies)
+            socket.record_reply();
+            replies
         })
     }
 

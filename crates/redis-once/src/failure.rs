@@ -18,8 +18,9 @@ pub enum Failure {
     /// It did not run: it was not sent, or each server that got it said that it did not run it.
     NotRun(Error),
     /// It was sent, and no answer came by the deadline, or the connection was lost. Or a proxy says
-    /// that it has lost the server. It may have run, or may still run. If the connection is not known to be lost, the answer may come later.
-    /// `None`: no answer comes, as where the client of an application has given up.
+    /// that it has lost the server. It may have run, or may still run. If the connection is not
+    /// known to be lost, the answer may come later. `None`: no answer comes, as where the client of
+    /// an application has given up.
     Unanswered(Error, Option<LateReply>),
     /// The server answered with an error. A command did not run then. A script or a function may
     /// have stopped after some of its writes. An error *within* an answer, such as that of one

@@ -79,10 +79,9 @@ impl Socket {
         self.traffic.end_reply();
     }
 
-    /// Records the end of a call, and explains its error if a reply to another call is its cause.
-    pub(super) fn end_call<T>(&self, reply: RedisResult<T>) -> RedisResult<T> {
-        self.record_reply();
-        reply.map_err(|error| self.traffic.explain(error))
+    /// The traffic of the connection.
+    pub(super) fn traffic(&self) -> Arc<Traffic> {
+        Arc::clone(&self.traffic)
     }
 
     /// The time for which the server has sent nothing, though it was asked.
