@@ -95,6 +95,12 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         })
     }
 
+    /// The rule of a charge that is settled. An algorithm that cannot follow its quota, of another
+    /// limiter of the same keys, settles by its own.
+    pub(crate) fn rule_of(&self, quota: Option<&Quotas>) -> Result<Cow<'_, A::Rule>, Error> {
+        self.rule(quota).or_else(|_| self.rule(None))
+    }
+
     #[inline]
     pub(crate) fn decision(
         &self,
@@ -230,7 +236,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     #[inline]
     pub(crate) fn note_pause(&self, key: &str, answer: &Ruling, now: i64) {
         if answer.is_blocked && self.lines.have_spares() {
-            self.lines.forget(key, false);
+            self.lines.drop_spares(key);
         } else if answer.paused_until > now {
             self.lines.pause(key, duration(now), duration(answer.paused_until));
         } else if !answer.is_blocked {
@@ -316,9 +322,13 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             return None;
         }
         let cost = check.cost.cast_unsigned();
-        let quota = quota.unwrap_or(&self.quota).without_waits();
+        let quota = quota.unwrap_or(&self.quota);
+        // A slot does not say which member it waits for: none waits longer than it states.
+        let stated = (0..).map_while(|index| quota.stated(index)).map(|stated| stated.max_wait);
+        let max_wait = stated.fold(check.max_wait, i64::min);
+        let quota = quota.without_waits();
         let id = LineId { key: key().into(), quota, cost, keep_free: check.keep_free.into() };
-        let slot = self.lines.take(&id, duration(check.max_wait))?;
+        let slot = self.lines.take(&id, duration(max_wait))?;
         let (decision, mark) = slot.decision();
         let (key, quota) = (Key::Owned(id.key.to_string()), Some(id.quota.clone()));
         let reserved = ReservedUnits { key, quota, mark };

@@ -105,9 +105,10 @@ pub trait Limiter {
     ///
     /// # Errors
     ///
-    /// The reservation itself, if this limiter cannot settle it: it belongs to another limiter,
-    /// it has never been asked in a tokio runtime, which is to send, or a full [`Memory`] has no room for a new debt.
-    /// Default: always an error, so a closure around a limiter settles nothing.
+    /// The reservation itself, if this limiter cannot settle it: it belongs to another limiter, the
+    /// tokio runtimes in which it was asked have ended, so that none can send, or a full [`Memory`]
+    /// has no room for a new debt. Default: always an error, so a closure around a limiter settles
+    /// nothing.
     ///
     /// [`Memory`]: crate::limiter::Memory
     /// [`Redis`]: crate::redis::Redis

@@ -258,6 +258,16 @@ impl Lines {
             member.all.fetch_add(1, Relaxed);
             member.by_several.fetch_add(1, Relaxed);
         }
+        self.clear(&mut by_key, key, is_reset);
+    }
+
+    /// Drops the spare slots of a key that an answer shows to be blocked. Other keys keep theirs.
+    #[cold]
+    pub(crate) fn drop_spares(&self, key: &str) {
+        self.clear(&mut lock(&self.by_key), key, false);
+    }
+
+    fn clear(&self, by_key: &mut ByKey, key: &str, is_reset: bool) {
         let Some(lines) = by_key.lines.get_mut(key) else { return };
         lines.retain_mut(|line| {
             self.spares.fetch_sub(line.spares.len(), Relaxed);

@@ -47,8 +47,9 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// It uses tokio's clock, so a test with paused time controls it. The time for which a machine was
-/// suspended counts, too: within a second, windows end where the calendar says. If the memory is full of live
+/// It uses tokio's clock, so a test with paused time controls it. Unless units are held, the time
+/// for which a machine was suspended, or by which its clock was set forward, counts too, from 10 s
+/// on. If the memory is full of live
 /// keys, a new key is an error of kind [`Capacity`](crate::ErrorKind::Capacity).
 ///
 /// # Memory

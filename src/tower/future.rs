@@ -164,6 +164,8 @@ where
                     {
                         this.shared.respond.admit(decision, request);
                         *this.handle = this.shared.hooks.later.hand_out(decision, request);
+                        // The handler renews what it takes.
+                        this.renewing.take_if(|_| this.handle.is_some());
                     }
                     let request = this.request.take().expect("called once");
                     State::Calling { reply: this.inner.call(request) }

@@ -342,7 +342,8 @@ mod over_redis {
     #[tokio::test]
     async fn a_guard_that_a_plain_thread_drops_releases() {
         let server = Server::start();
-        let limiter = Redis::new("at once", Concurrency::new(1), server.pool());
+        let limiter = Redis::new("at once", Concurrency::new(1), server.pool())
+            .decision_timeout(Duration::from_secs(20));
         for _ in 0..3 {
             let hold = held(&limiter).await;
             std::thread::spawn(move || drop(hold)).join().expect("it drops the guard");

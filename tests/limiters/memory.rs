@@ -174,12 +174,14 @@ async fn a_full_memory_forgets_nobody() {
 async fn a_key_whose_units_were_given_back_leaves_its_place() {
     let turns = Memory::new("turns", Concurrency::new(1)).max_keys(2).boxed();
     let slow = TokenBucket::new(Quota::per_day(1));
-    for limiter in [turns, Memory::new("slow", slow).max_keys(2).boxed()] {
+    let slow = Memory::new("slow", slow).max_keys(2).boxed();
+    // At the latest after an eighth of the time for which they would have counted.
+    for (limiter, after) in [(turns, 10 * SECOND), (slow, 3 * 3_600 * SECOND)] {
         for key in ["alice", "bob"] {
             let unit = limiter.check(&Charge::new(key)).await.unwrap().into_reservation().unwrap();
             assert!(limiter.settle(unit, 0).is_ok());
         }
-        advance(10 * SECOND).await;
+        advance(after).await;
         assert!(limiter.check(&Charge::new("carol")).await.unwrap().is_admitted());
     }
 }
@@ -193,6 +195,21 @@ async fn a_limiter_of_the_same_keys_settles_by_the_quota_of_the_charge() {
     let new = old.with_algorithm(TokenBucket::new(Quota::per_minute(1))).unwrap();
     assert!(new.settle(last, 0).is_ok());
     assert_eq!(old.peek("key").await.unwrap().remaining(), Some(1));
+}
+
+/// An algorithm that cannot follow the quota of the charge settles by its own.
+#[tokio::test(start_paused = true)]
+async fn a_limiter_of_the_same_keys_settles_whatever_its_algorithm() {
+    let any = |algorithm: AnyAlgorithm| vec![algorithm];
+    let bucket = TokenBucket::new(Quota::per_second(10).burst(600));
+    let window = FixedWindow::new(Quota::per_second(10));
+    let old = Memory::new("api", any(bucket.into()));
+    let taken = old.check(&one()).await.unwrap().into_reservation().unwrap();
+    let longer = old.with_algorithm(vec![bucket.into(), window.into()]).unwrap();
+    assert!(longer.settle(taken, 0).is_ok());
+    assert_eq!(old.peek("key").await.unwrap().remaining(), Some(600));
+    let taken = old.check(&one()).await.unwrap().into_reservation().unwrap();
+    assert!(old.with_algorithm(any(window.into())).unwrap().settle(taken, 0).is_ok());
 }
 
 #[tokio::test(start_paused = true)]

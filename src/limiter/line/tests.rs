@@ -137,6 +137,15 @@ async fn a_block_that_an_answer_shows_ends_the_kept_slots() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_block_of_another_key_ends_no_kept_slot() {
+    let limiter = one_a_second().await;
+    limiter.block("other", 10 * SECOND).await.unwrap();
+    keep_a_slot(&limiter).await;
+    assert!(!limiter.check(&Charge::new("other")).await.unwrap().is_admitted());
+    assert_eq!(limiter.check(&patient()).await.unwrap().waited(), SECOND);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kept_slot_that_is_given_back_is_kept_again() {
     let limiter = one_a_second().await;
     keep_a_slot(&limiter).await;

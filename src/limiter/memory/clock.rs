@@ -16,15 +16,17 @@ pub(super) enum Clock {
     Tokio {
         since: Instant,
         epoch_micros: i64,
-        unseen: Arc<Unseen>,
+        /// `None` if only this process's own time counts.
+        unseen: Option<Arc<Unseen>>,
     },
     Callers(charge_numbers::CallerClock),
 }
 
 impl Clock {
-    pub(super) fn tokio() -> Self {
+    pub(super) fn tokio(counts_unseen: bool) -> Self {
         let epoch_micros = micros(system_time());
-        Self::Tokio { since: Instant::now(), epoch_micros, unseen: Arc::new(Unseen::since_now()) }
+        let unseen = counts_unseen.then(|| Arc::new(Unseen::since_now()));
+        Self::Tokio { since: Instant::now(), epoch_micros, unseen }
     }
 
     /// Returns true if the clock never steps back, so that an expired state stays expired.
@@ -41,7 +43,8 @@ impl Clock {
         match self {
             Clock::Tokio { since, epoch_micros, unseen } => {
                 let elapsed = micros(since.elapsed());
-                checked_instant(epoch_micros.saturating_add(elapsed + unseen.time(elapsed)))
+                let unseen = unseen.as_ref().map_or(0, |unseen| unseen.time(elapsed));
+                checked_instant(epoch_micros.saturating_add(elapsed.saturating_add(unseen)))
             }
             Clock::Callers(clock) => instant(clock()),
         }
@@ -49,7 +52,8 @@ impl Clock {
 }
 
 /// The time that passed for the world alone, in µs: a machine that is suspended stops tokio's
-/// clock, and one that boots learns the time late. A window has to end at midnight all the same.
+/// clock, and one that boots learns the time late. A window has to end at midnight all the same. If
+/// the world's clock is set back afterwards, this one stays ahead.
 pub(super) struct Unseen {
     time: AtomicI64,
     /// The time of tokio's clock from which the clocks are compared again.
@@ -75,8 +79,9 @@ impl Unseen {
     fn time(&self, now: i64) -> i64 {
         if now >= self.next.load(Relaxed) {
             self.next.store(now + SECOND, Relaxed);
-            let own = micros(self.begin.0.elapsed());
-            self.compare(own, micros(system_time()) - self.begin.1);
+            // The world comes first: what passes in between is not unseen.
+            let world = micros(system_time()).saturating_sub(self.begin.1);
+            self.compare(micros(self.begin.0.elapsed()), world);
         }
         self.time.load(Relaxed)
     }
@@ -117,7 +122,7 @@ mod tests {
     /// Its own clock stands still, and that of the world does not.
     #[tokio::test(start_paused = true)]
     async fn paused_time_is_not_unseen() {
-        let clock = Clock::tokio();
+        let clock = Clock::tokio(true);
         let before = clock.now().unwrap();
         tokio::time::advance(std::time::Duration::from_secs(60)).await;
         assert_eq!(clock.now().unwrap() - before, 60 * SECOND);

@@ -18,9 +18,12 @@ const MAX_EXAMINED: usize = 256;
 /// decisions read no other key than their own.
 const EXAMINED_PER_DECISION: usize = 2;
 
-/// The longest time, in µs, until a live key is examined again: its units may be given back, and a
-/// block may be ended.
-const EXAMINED_AGAIN: i64 = 10_000_000;
+/// Returns the instant at which a key that ends at `end` is examined: before its end, since its
+/// units may be given back and a block may be ended, but not so early that a search finds live keys
+/// only. At least 10 s are between two looks.
+fn examined_at(now: i64, end: i64) -> i64 {
+    end.min(now + ((end - now) / 8).max(10_000_000))
+}
 
 pub(super) struct Shard<S> {
     capacity: usize,
@@ -175,7 +178,7 @@ impl<S> Shard<S> {
             return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
         }
         let entry = KeyEntry { name: name.into(), kept, expires_at };
-        self.ages.push(Reverse((expires_at.min(now + EXAMINED_AGAIN), hash_of_name)));
+        self.ages.push(Reverse((examined_at(now, expires_at), hash_of_name)));
         let hasher = &self.hasher;
         self.entries.insert_unique(hash_of_name, entry, |entry| entry.hash(hasher));
         Ok(answer)
@@ -231,7 +234,7 @@ impl<S> Shard<S> {
             let entry = self.entries.find(hash, |entry| entry.hash(&self.hasher) == hash);
             let end = entry.map(KeyEntry::end).filter(|end| *end > now);
             let Some(end) = end else { return true };
-            oldest.0.0 = end.min(now + EXAMINED_AGAIN);
+            oldest.0.0 = examined_at(now, end);
         }
         false
     }

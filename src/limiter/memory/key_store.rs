@@ -35,7 +35,9 @@ pub(super) struct Store<A: Algorithm> {
 impl<A: Algorithm> Store<A> {
     pub(super) fn new(named: ConfiguredAlgorithm<A>, max_keys: usize) -> Self {
         let (hasher, shards) = (RandomState::new(), Arc::default());
-        Self { named, clock: Clock::tokio(), max_keys, hasher, shards }
+        // What is held is renewed by tokio's clock alone.
+        let clock = Clock::tokio(!named.holds());
+        Self { named, clock, max_keys, hasher, shards }
     }
 
     /// Returns the store of the same keys under another algorithm.
@@ -195,7 +197,7 @@ impl<A: Algorithm> Store<A> {
         actual: u64,
     ) -> Result<Settled, Error> {
         let ReservedUnits { key, quota, mark } = reserved;
-        let rule = self.named.rule(quota.as_ref())?;
+        let rule = self.named.rule_of(quota.as_ref())?;
         if actual == cost && !A::holds(&rule) {
             return Ok(Settled::default());
         }
@@ -227,7 +229,7 @@ impl<A: Algorithm> Store<A> {
         cost: i64,
         mark: &Mark,
     ) -> Result<(Mark, bool), Error> {
-        let rule = self.named.rule(reserved.quota.as_ref())?;
+        let rule = self.named.rule_of(reserved.quota.as_ref())?;
         self.update(reserved.key.as_str(), |now, kept| {
             if mark.birth(0) != kept.birth() {
                 return ((mark.clone(), false), None);

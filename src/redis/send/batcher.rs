@@ -93,11 +93,11 @@ impl Batcher {
         self.push(queued)
     }
 
-    /// A thread without a runtime, which drops a guard for example, passes it to any worker.
+    /// A thread without a runtime, which drops a guard for example, passes it to the newest worker.
     fn push(&self, queued: Box<QueuedRequest>) -> Result<(), Error> {
         let worker = self.worker().or_else(|error| {
             let workers = lock(&self.workers);
-            workers.iter().find(|worker| !worker.is_closed()).cloned().ok_or(error)
+            workers.iter().rev().find(|worker| !worker.is_closed()).cloned().ok_or(error)
         });
         match worker?.push(queued) {
             true => Ok(()),
