@@ -266,10 +266,14 @@ impl Seen<'_> {
     /// True if a breaker may have opened in a fault, or since calls were slow, and had no success
     /// since that would close it.
     fn may_be_open(&self, record: &Record) -> bool {
-        let process = self.ask(record).process;
-        // Who waits in a queue asks again until it ends.
+        // Who waits in a queue asks again until it ends. Who waits for a slot of a fallback does not.
         let waits = self.holds_at_once() && !self.ask(record).max_wait.is_zero();
-        let last_asked = if waits { record.ended } else { record.asked };
+        self.may_be_open_at(record, record.asked)
+            || waits && self.may_be_open_at(record, record.ended)
+    }
+
+    fn may_be_open_at(&self, record: &Record, last_asked: Duration) -> bool {
+        let process = self.ask(record).process;
         let ends = self.strikes.iter().map(|(_, end, _)| *end);
         let ends = ends.chain(self.disturbances.iter().map(|one| one.until));
         let ends = ends.chain(self.freezes.iter().map(|(_, end)| *end));
