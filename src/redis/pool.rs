@@ -142,6 +142,22 @@ impl Pool {
         Ok(self.client.set_sentinel_credentials(user, password)?)
     }
 
+    /// Changes the client certificate with its chain, and the private key, both in PEM, while the
+    /// pool is used: before they expire. Later connections show them, to sentinels too.
+    ///
+    /// # Errors
+    ///
+    /// An error of kind [`Configuration`](crate::ErrorKind::Configuration), if they cannot be used,
+    /// if the pool is without TLS, or if the application made the connections.
+    #[cfg(feature = "rustls")]
+    pub fn set_client_certificate(
+        &self,
+        certificate: impl AsRef<[u8]>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        Ok(self.client.set_client_certificate(certificate, key)?)
+    }
+
     /// Lets one call decide about several keys of a charge only if they are in one hash slot, as in
     /// a cluster. It is for tests of this crate, where one server then replaces a cluster.
     #[doc(hidden)]

@@ -22,7 +22,7 @@ use super::server::{Connector, Login};
 use super::times::{DEFAULT_CONNECT_TIMEOUT, MAX_TIMEOUT};
 #[cfg(feature = "rustls")]
 use super::tls::Roots;
-use super::tls::Tls;
+use super::tls::{Tls, TlsParams};
 
 impl Pool {
     /// Makes a pool for the server, the cluster or the sentinels in `url`. It connects on first
@@ -211,7 +211,8 @@ impl<B: 'static> PoolBuilder<B> {
         self
     }
 
-    /// Sets the client certificate with its chain, and the private key, both in PEM. Default: none.
+    /// Sets the client certificate with its chain, and the private key, both in PEM.
+    /// [`Pool::set_client_certificate`] changes them later. Default: none.
     #[cfg(feature = "rustls")]
     pub fn client_certificate(
         mut self,
@@ -281,13 +282,11 @@ impl<B: 'static> PoolBuilder<B> {
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         let login = Login::new(settings);
-        let tls = |uses_tls| match uses_tls == some_use_tls {
-            true => self.tls.params(uses_tls),
-            false => Tls::default().params(uses_tls),
-        };
-        let sentinel_tls = tls(sentinels_use_tls)?;
+        let params = self.tls.params(some_use_tls)?;
+        let tls = |uses_tls| if uses_tls { params.clone() } else { TlsParams::default() };
+        let sentinel_tls = tls(sentinels_use_tls);
         let connector = Connector {
-            tls: tls(uses_tls)?,
+            tls: tls(uses_tls),
             login: login.clone(),
             protocol,
             size: self.size as usize,
@@ -313,7 +312,7 @@ impl<B: 'static> PoolBuilder<B> {
                 own(Target::Primary(Arc::new(sentinels)))
             }
         };
-        Ok(pool.with([Some(login), sentinel_login], several))
+        Ok(pool.with([Some(login), sentinel_login], params, several))
     }
 }
 

@@ -20,14 +20,14 @@ impl Tls {
                 let message = "rediss:// needs the feature rustls";
                 Err(Error::new(ErrorKind::Configuration, message))
             }
-            false => Ok(TlsParams),
+            false => Ok(TlsParams {}),
         }
     }
 }
 
 /// The parameters of TLS for connections: empty without the feature.
-#[derive(Clone)]
-pub(super) struct TlsParams;
+#[derive(Clone, Default)]
+pub(super) struct TlsParams {}
 
 impl TlsParams {
     /// Returns the address of a host.

@@ -21,6 +21,7 @@ use super::error::{Error, ErrorKind};
 use super::fault::{Deadline, Facts, Stage};
 use super::server::Login;
 use super::times::{FIRST_RESEND_PAUSE, MAX_CONNECTION_WAIT, READY_WITHIN};
+use super::tls::TlsParams;
 
 /// Connections to Redis, shared by every clone.
 ///
@@ -50,6 +51,9 @@ pub struct Pool {
     several: Option<bool>,
     /// The logins for the servers that decide, and for the sentinels.
     logins: [Option<Login>; 2],
+    /// TLS, to the servers or to the sentinels or to both.
+    #[cfg_attr(not(feature = "rustls"), expect(dead_code, reason = "nothing changes it"))]
+    tls: TlsParams,
 }
 
 impl Pool {
@@ -62,7 +66,14 @@ impl Pool {
         connections: Arc<impl Connections + 'static>,
         response_timeout: Option<Duration>,
     ) -> Self {
-        Self { connections, cluster: None, response_timeout, several: None, logins: [None, None] }
+        Self {
+            connections,
+            cluster: None,
+            response_timeout,
+            several: None,
+            logins: [None, None],
+            tls: TlsParams::default(),
+        }
     }
 
     /// Sets if several servers share the keys behind this address, as behind twemproxy or Envoy.
@@ -119,10 +130,15 @@ impl Pool {
         self.cluster.as_ref().map_or_else(|| vec![0], |cluster| cluster.first_tags())
     }
 
-    /// Returns the pool with the logins of the servers and of the sentinels, and with the setting
-    /// of [`several_servers`](Self::several_servers).
-    pub(super) fn with(self, logins: [Option<Login>; 2], several: Option<bool>) -> Self {
-        Self { logins, several, ..self }
+    /// Returns the pool with the logins of the servers and of the sentinels, with their TLS, and
+    /// with the setting of [`several_servers`](Self::several_servers).
+    pub(super) fn with(
+        self,
+        logins: [Option<Login>; 2],
+        tls: TlsParams,
+        several: Option<bool>,
+    ) -> Self {
+        Self { logins, tls, several, ..self }
     }
 
     pub(super) fn of_cluster(cluster: Cluster, response_timeout: Option<Duration>) -> Self {
@@ -177,6 +193,24 @@ impl Pool {
         })?;
         login.set(user, password);
         Ok(())
+    }
+
+    /// Changes the client certificate with its chain, and the private key, both in PEM, while the
+    /// pool is used: before they expire. Later connections show them, to sentinels too. Existing
+    /// connections stay.
+    ///
+    /// # Errors
+    ///
+    /// An error of kind [`Configuration`](ErrorKind::Configuration), if they cannot be used, if the
+    /// pool is without TLS, or if the application made the connections. The pool then keeps the
+    /// certificate that it has.
+    #[cfg(feature = "rustls")]
+    pub fn set_client_certificate(
+        &self,
+        certificate: impl AsRef<[u8]>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        self.tls.set_identity(certificate.as_ref(), key.as_ref())
     }
 
     /// Returns true if both pools share their connections, and have the same settings.

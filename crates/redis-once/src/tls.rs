@@ -2,7 +2,7 @@
 //! the servers.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use redis::ConnectionAddr;
 use rustls::crypto::CryptoProvider;
@@ -14,6 +14,7 @@ use tokio_rustls::TlsConnector;
 use super::address::Host;
 use super::dialer::Stream;
 use super::error::{Error, ErrorKind};
+use super::lock::lock;
 
 /// The settings of TLS.
 #[derive(Clone, Default)]
@@ -56,7 +57,7 @@ impl Tls {
             || self.server_name.is_some()
             || !matches!(self.roots, Roots::System);
         match (uses_tls, is_set) {
-            (true, _) => Ok(TlsParams(Some(self.encryption()?))),
+            (true, _) => Ok(TlsParams(Some(Arc::new(Mutex::new(self.clone().state()?))))),
             (false, false) => Ok(TlsParams(None)),
             (false, true) => {
                 let message = "settings of TLS are made, but the address is without TLS: write \
@@ -64,6 +65,10 @@ impl Tls {
                 Err(Error::new(ErrorKind::Configuration, message))
             }
         }
+    }
+
+    fn state(self) -> Result<TlsState, Error> {
+        Ok(TlsState { encryption: self.encryption()?, settings: self })
     }
 
     fn encryption(&self) -> Result<Encryption, Error> {
@@ -103,9 +108,15 @@ impl Tls {
     }
 }
 
-/// The parameters of TLS for connections; `None` without TLS.
-#[derive(Clone)]
-pub(super) struct TlsParams(Option<Encryption>);
+/// The parameters of TLS for connections, which may change while a pool is used; `None` without
+/// TLS. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct TlsParams(Option<Arc<Mutex<TlsState>>>);
+
+struct TlsState {
+    settings: Tls,
+    encryption: Encryption,
+}
 
 #[derive(Clone)]
 struct Encryption {
@@ -115,6 +126,21 @@ struct Encryption {
 }
 
 impl TlsParams {
+    /// Shows another certificate on all later connections. They resume no session of an earlier
+    /// certificate, since each configuration of rustls has sessions of its own.
+    pub(super) fn set_identity(&self, certificate: &[u8], key: &[u8]) -> Result<(), Error> {
+        let state = self.0.as_ref().ok_or_else(|| {
+            let message = "the connections of this pool are without TLS, or the application made \
+                them";
+            Error::new(ErrorKind::Configuration, message)
+        })?;
+        let settings = lock(state).settings.clone();
+        let identity = Some((certificate.to_vec(), key.to_vec()));
+        let changed = Tls { identity, ..settings }.state()?;
+        *lock(state) = changed;
+        Ok(())
+    }
+
     /// Returns the address of a host.
     pub(super) fn addr(&self, host: &Host) -> ConnectionAddr {
         let (host, port) = (host.name.clone(), host.port);
@@ -130,9 +156,10 @@ impl TlsParams {
         host: &str,
         stream: impl Stream + 'static,
     ) -> io::Result<Box<dyn Stream>> {
-        let Some(Encryption { connector, name }) = &self.0 else { return Ok(Box::new(stream)) };
+        let Some(state) = &self.0 else { return Ok(Box::new(stream)) };
+        let Encryption { connector, name } = lock(state).encryption.clone();
         let name = match name {
-            Some(name) => name.clone(),
+            Some(name) => name,
             None => ServerName::try_from(host.to_owned())
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?,
         };

@@ -116,6 +116,37 @@ async fn a_client_shows_its_certificate() {
     assert_well(pool.client_certificate(client.certificate, client.key).build().unwrap()).await;
 }
 
+/// New connections show what was set last. They resume no session of the certificate before it.
+#[tokio::test]
+async fn a_client_shows_a_certificate_that_was_set_later() {
+    install_crypto_provider();
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = TlsServer::asking(&authority.identity(&["localhost"]), &authority);
+    let [first, next] = ["first", "next"].map(|name| authority.identity(&[name]));
+    let (expired, strange) = (authority.expired(&["a client"]), other.identity(&["a client"]));
+    let pool = Pool::builder(&server.url()).unwrap().root_certificate(authority.pem());
+    let pool = pool.client_certificate(&first.certificate, &first.key).build().unwrap();
+    assert_well(pool.clone()).await;
+    let mut admin = server.plain.connection().await;
+    let clone = pool.clone();
+    for (client, says) in [(expired, "CertificateExpired"), (strange, "UnknownCA")] {
+        pool.set_client_certificate(&client.certificate, &client.key).expect("a certificate");
+        // The connection that exists stays.
+        assert_well(clone.clone()).await;
+        cut(&mut admin).await;
+        let error = refusal(clone.clone()).await;
+        assert!(error.contains(says), "{says}: {error}");
+        let error = pool.set_client_certificate(&next.certificate, &first.key).expect_err("a key");
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        pool.set_client_certificate(&next.certificate, &next.key).expect("a certificate");
+        assert_well(clone.clone()).await;
+    }
+    let plain = Pool::connect("redis://127.0.0.1:1").unwrap();
+    let error = plain.set_client_certificate(&next.certificate, &next.key).expect_err("no TLS");
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert!(!format!("{error} {error:?} {pool:?}").contains("PRIVATE KEY"));
+}
+
 /// A refused connection: what is wrong, what the error must say, how the server was asked, and the
 /// pool.
 struct Refusal {
