@@ -11,17 +11,21 @@ use super::recorded_outcome::{KINDS, RecordedOutcome, error_of, kind_index};
 use super::recorder::{Value, counter, gauge, histogram};
 use crate::core::decision::Origin;
 use crate::core::waiters::Waiters;
-use crate::core::{Decision, Error};
+use crate::core::{Decision, Error, ErrorKind};
 
 /// The results for the units of a settled charge.
 const SETTLED: [&str; 4] = ["charged", "given_back", "lost", "not_taken"];
+
+/// The outcomes of charges that a shadow admits. An alert leaves requests that could not be asked
+/// about out of the undecided ones, so it must not leave them out twice.
+const SHADOWED: [&str; 3] = ["denied", "undecided", "invalid"];
 
 /// The series of one limiter, or of one policy.
 pub(super) struct LimiterHandles {
     decisions: [Counter; RecordedOutcome::DECIDED],
     fail_open: Counter,
     switched_off: Counter,
-    shadow_refusals: Counter,
+    shadow_refusals: [Counter; SHADOWED.len()],
     fallbacks: Counter,
     errors: [Counter; KINDS.len()],
     pub(super) abandoned: Counter,
@@ -43,7 +47,8 @@ impl LimiterHandles {
             }),
             fail_open: counter(&catalog::FAIL_OPEN, &name),
             switched_off: counter(&catalog::SWITCHED_OFF, &name),
-            shadow_refusals: counter(&catalog::SHADOW_REFUSALS, &name),
+            shadow_refusals: SHADOWED
+                .map(|outcome| counter(&catalog::SHADOW_REFUSALS, &[Name(limiter), Word(outcome)])),
             fallbacks: counter(&catalog::FALLBACKS, &name),
             errors: KINDS.map(|kind| counter(&catalog::ERRORS, &[Name(limiter), Word(kind)])),
             abandoned: counter(&catalog::ABANDONED, &name),
@@ -54,9 +59,16 @@ impl LimiterHandles {
         }
     }
 
-    pub(super) fn count(&self, recorded: RecordedOutcome, is_shadow: bool) {
-        if is_shadow && recorded.is_refusal() {
-            self.shadow_refusals.increment(1);
+    /// Counts an outcome. `shadowed` is the error in a shadow, or `Some(None)` for a shadow that
+    /// decides.
+    pub(super) fn count(&self, recorded: RecordedOutcome, shadowed: Option<Option<&Error>>) {
+        match (recorded, shadowed) {
+            (RecordedOutcome::Denied, Some(_)) => self.shadow_refusals[0].increment(1),
+            (RecordedOutcome::Undecided, Some(error)) => {
+                let is_invalid = error.is_some_and(|error| error.kind() == ErrorKind::Request);
+                self.shadow_refusals[1 + usize::from(is_invalid)].increment(1);
+            }
+            _ => {}
         }
         match recorded {
             RecordedOutcome::FailedOpen => self.fail_open.increment(1),

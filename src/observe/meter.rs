@@ -60,7 +60,10 @@ impl Meter {
 
     pub(super) fn count_policy(&self, asked: &AskedCharge, policy: &PolicyReport<'_>) {
         if let Some(handles) = self.handles().filter(|_| !asked.is_peek()) {
-            handles.count(asked.of_outcome(policy.outcome(), None), policy.is_shadow());
+            handles.count(
+                asked.of_outcome(policy.outcome(), None),
+                policy.is_shadow().then_some(None),
+            );
         }
     }
 
@@ -75,7 +78,7 @@ impl Meter {
         if let Some(begun) = begun {
             handles.decision_seconds.record(begun.elapsed());
         }
-        let is_shadow = result.is_ok_and(|decision| decision.shadowed().is_some());
+        let shadowed = result.ok().and_then(|decision| decision.shadowed()).map(Result::err);
         handles.count_faults(result);
         let recorded = asked.recorded(result, begun);
         if recorded.is_decided()
@@ -84,7 +87,7 @@ impl Meter {
         {
             return;
         }
-        handles.count(recorded, is_shadow);
+        handles.count(recorded, shadowed);
     }
 
     pub(crate) fn record_abandoned(&self) {

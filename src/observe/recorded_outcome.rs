@@ -112,10 +112,6 @@ impl RecordedOutcome {
         self.index() < Self::DECIDED
     }
 
-    pub(crate) fn is_refusal(self) -> bool {
-        matches!(self, Self::Denied | Self::Undecided)
-    }
-
     pub(crate) fn name(self) -> &'static str {
         Self::NAMES[self.index()]
     }

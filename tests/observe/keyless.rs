@@ -103,7 +103,7 @@ async fn off_warns_of_nothing_and_a_shadow_counts_what_it_would_refuse() {
     switch.set(SwitchMode::Shadow);
     assert_eq!(ask(&limit, 3).await.0, 200);
     assert_counts!(recorder, "decisions_total{outcome=undecided}": 3,
-        "errors_total{kind=request}": 3, "shadow_refusals_total": 3, "switched_off_total": 2);
+        "errors_total{kind=request}": 3, "shadow_refusals_total{outcome=invalid}": 3, "switched_off_total": 2);
     let warning = lines.of("fault");
     assert!(warning.len() == 1 && warning[0].contains("admitted=true"), "{warning:?}");
     assert!(warning[0].contains("request has no key to limit by"), "{warning:?}");

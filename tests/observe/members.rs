@@ -44,7 +44,7 @@ async fn policies_of_a_combination_count_under_their_own_names() {
         "decisions_total{limiter=user,outcome=denied}": 1,
         "decisions_total{limiter=watched,outcome=admitted}": 1,
         "decisions_total{limiter=watched,outcome=denied}": 2,
-        "shadow_refusals_total{limiter=watched}": 2);
+        "shadow_refusals_total{limiter=watched,outcome=denied}": 2);
 }
 
 /// Without the shadow, only the policy that refuses the third charge would count it.
@@ -62,7 +62,7 @@ async fn policies_in_a_shadow_count_as_they_would_without_it() {
     assert_counts!(recorder, "decisions_total{limiter=gate-1,outcome=admitted}": 2,
         "decisions_total{limiter=gate-1,outcome=denied}": 1,
         "decisions_total{limiter=gate-2,outcome=admitted}": 2,
-        "shadow_refusals_total{limiter=gate-1}": 1);
+        "shadow_refusals_total{limiter=gate-1,outcome=denied}": 1);
 }
 
 /// A denial of a limiter that lists no policy.
@@ -109,7 +109,7 @@ async fn a_thousand_policies_have_names_of_their_own() {
         let _ = limiter.check(&Charge::new(format!("key-{key}"))).await.unwrap();
     }
     let series = recorder.take();
-    assert_eq!(series.len(), 1_002 * 18);
+    assert_eq!(series.len(), 1_002 * 20);
     let others = "rate_limit_decisions_total{limiter=other,outcome=admitted}";
     assert!(series.contains(&(others.into(), DebugValue::Counter(2_000))));
 }

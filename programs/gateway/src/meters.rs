@@ -37,12 +37,21 @@ struct OfPolicy {
     tally: Tally,
 }
 
-/// The counters of one name, in the order of [`OUTCOMES`], and what they were when they were last
-/// read.
+/// The counters of one name.
 #[derive(Debug)]
 struct Tally {
-    counters: [Arc<AtomicU64>; OUTCOMES.len()],
-    last: [AtomicU64; OUTCOMES.len()],
+    /// In the order of [`OUTCOMES`], without those in a shadow.
+    outcomes: [Tallied; OUTCOMES.len() - 1],
+    /// Denied and undecided ones, and those without a key, in a shadow. They are among the outcomes
+    /// too.
+    shadowed: [Tallied; 3],
+}
+
+/// A counter, and its value when it was last read.
+#[derive(Debug)]
+struct Tallied {
+    count: Arc<AtomicU64>,
+    last: AtomicU64,
 }
 
 impl Meters {
@@ -95,40 +104,49 @@ impl Meters {
 
 impl Tally {
     fn new(metrics: &Metrics, limiter: &str) -> Self {
-        let decisions = |outcome| {
-            let labels = [("limiter", limiter), ("outcome", outcome)];
-            metrics.count("rate_limit_decisions_total", &labels)
+        let by_outcome = |name, outcome| {
+            Tallied::of(metrics.count(name, &[("limiter", limiter), ("outcome", outcome)]))
         };
-        let of = |name| metrics.count(name, &[("limiter", limiter)]);
-        let counters = [
+        let decisions = |outcome| by_outcome("rate_limit_decisions_total", outcome);
+        let shadowed = |outcome| by_outcome("rate_limit_shadow_refusals_total", outcome);
+        let of = |name| Tallied::of(metrics.count(name, &[("limiter", limiter)]));
+        let outcomes = [
             decisions("admitted"),
             decisions("delayed"),
             decisions("denied"),
             decisions("undecided"),
-            of("rate_limit_shadow_refusals_total"),
             of("rate_limit_fail_open_total"),
             of("rate_limit_switched_off_total"),
-            match limiter {
+            Tallied::of(match limiter {
                 // The crate counts on it, and does not hold it.
                 REQUESTS => metrics.count("rate_limit_unmatched_total", &[]),
                 _ => Arc::default(),
-            },
+            }),
         ];
-        Self { counters, last: Default::default() }
+        Self { outcomes, shadowed: ["denied", "undecided", "invalid"].map(shadowed) }
     }
 
     /// Returns the counts since the last call. A refusal in a shadow is counted as `denied` or
     /// `undecided` besides, and is shown once.
     fn new_counts(&self) -> OutcomeCounts {
-        let mut counts = OutcomeCounts::default();
-        for (place, count) in counts.iter_mut().enumerate() {
-            let now = self.counters[place].load(Relaxed);
-            *count = now.saturating_sub(self.last[place].swap(now, Relaxed));
-        }
-        let [_, _, limited, errors, shadow, ..] = &mut counts;
-        let of_limited = (*shadow).min(*limited);
-        *limited -= of_limited;
-        *errors = errors.saturating_sub(*shadow - of_limited);
-        counts
+        let [allowed, delayed, denied, undecided, failed_open, off, no_policy] =
+            self.outcomes.each_ref().map(Tallied::newly);
+        let [would_deny, would_not_decide, invalid] = self.shadowed.each_ref().map(Tallied::newly);
+        let limited = denied.saturating_sub(would_deny);
+        let errors = undecided.saturating_sub(would_not_decide + invalid);
+        let shadow = would_deny + would_not_decide + invalid;
+        [allowed, delayed, limited, errors, shadow, failed_open, off, no_policy]
+    }
+}
+
+impl Tallied {
+    fn of(count: Arc<AtomicU64>) -> Self {
+        Self { count, last: AtomicU64::new(0) }
+    }
+
+    /// Returns by how much it grew since the last call.
+    fn newly(&self) -> u64 {
+        let now = self.count.load(Relaxed);
+        now.saturating_sub(self.last.swap(now, Relaxed))
     }
 }

@@ -235,7 +235,7 @@ fn a_shadow_decides_and_refuses_nobody() {
     for _ in 0..5 {
         assert_eq!(gateway.get_as("alice", "/").status, 200);
     }
-    let counted = gateway.counter("", &["limiter=\"api\"", "outcome=\"denied\""]);
+    let counted = gateway.counter("rate_limit_decisions_total", &["\"api\"", "outcome=\"denied\""]);
     assert_eq!(counted, 4);
 }
 
