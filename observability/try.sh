@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Shows on a real Prometheus that each alert fires by a fault that this script makes, and that each
-# panel of the dashboard has data. The gateway and Envoy's service run on one Redis. In the copy of the
-# rules, ranges and `for` last seconds. It takes one to two minutes.
+# panel of the dashboard has data. `DRAW=FILE.svg` draws the panels as well. The gateway and Envoy's
+# service run on one Redis. In the copy of the rules, ranges and `for` last seconds. It takes two to
+# three minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for program in prometheus redis-server python3 curl; do
@@ -105,19 +106,24 @@ try '1,024 requests wait' 'for _ in 1 2 3 4; do every 1 get -m 30 "$at/wait?[1-3
 try 'callers ask for too much' 'every 0.1 get "$at/tight?[1-9]"' '' RateLimitDeniesMost
 try 'a limit is switched off' 'switch off' 'switch on' RateLimitSwitchedOff
 
-echo 'the highest value of each series of each panel'
+[ -z "${DRAW:-}" ] || observability/draw.py "$prom" "$SECONDS" "$DRAW"
+echo 'the highest value of each series of each panel, which is never below 0'
 PROM=$prom python3 - <<'EOF'
 import json, os, sys, urllib.parse, urllib.request
-empty = 0
+wrong = 0
+def ask(expr):
+    query = urllib.parse.urlencode({"query": expr.replace("$__rate_interval", "10s").replace("$limiter", ".*")})
+    with urllib.request.urlopen(f"http://127.0.0.1:{os.environ['PROM']}/api/v1/query?{query}") as answer:
+        series = json.load(answer)["data"]["result"]
+    return {"/".join(one["metric"].values()): float(one["value"][1]) for one in series}
 for panel in json.load(open("observability/dashboard.json"))["panels"]:
     for target in panel.get("targets", []):
-        expr = target["expr"].replace("$__rate_interval", "10s").replace("$limiter", ".*")
-        query = urllib.parse.urlencode({"query": f"max_over_time(({expr})[30m:1s])"})
-        with urllib.request.urlopen(f"http://127.0.0.1:{os.environ['PROM']}/api/v1/query?{query}") as answer:
-            series = json.load(answer)["data"]["result"]
-        shown = {"/".join(one["metric"].values()): float(one["value"][1]) for one in series}
+        shown = ask(f"max_over_time(({target['expr']})[30m:1s])")
         print(f"  {panel['title']}, {target['legendFormat']}, {panel['fieldConfig']['defaults']['unit']}:",
               ", ".join(f"{name} {value:.3g}" for name, value in shown.items() if value) or "NOTHING")
-        empty += not any(shown.values())
-sys.exit(empty > 0)
+        lowest = ask(f"min_over_time(({target['expr']})[30m:1s]) < 0")
+        if lowest:
+            print("    BELOW 0:", lowest)
+        wrong += bool(lowest) or not any(shown.values())
+sys.exit(wrong > 0)
 EOF
