@@ -20,10 +20,11 @@ use super::rpc_status::retry_delay;
 ///
 /// | answer | field | form |
 /// |---|---|---|
-/// | HTTP | `Retry-After` | seconds, or a date of HTTP |
+/// | HTTP | `Retry-After` | seconds, a date of HTTP, or a Unix time |
+/// | | `Retry-After-MS`, `X-MS-Retry-After-MS` of Azure | milliseconds |
 /// | | `RateLimit` | draft-11 and later: `"name";r=0;t=13`; draft-07: `remaining=0, reset=13` |
 /// | | `RateLimit-Reset`, with `RateLimit-Remaining` | draft-06: seconds |
-/// | | the same after `X-`, also spelled `X-Rate-Limit` | seconds, or a Unix time in seconds or milliseconds |
+/// | | the same after `X-`, also spelled `X-Rate-Limit` | seconds, or a Unix time |
 /// | gRPC | `RetryInfo` in `grpc-status-details-bin` | |
 /// | | `grpc-retry-pushback-ms` | milliseconds; if it is negative or malformed: `None` |
 ///
@@ -32,7 +33,8 @@ use super::rpc_status::retry_delay;
 /// - **A date** counts from the `Date` of the response, so the clocks may differ. Without a `Date`
 ///   it counts from the clock of this machine. A time that is over is a wait of 0.
 /// - **Seconds** are digits, perhaps with a fraction, which is rounded up. Anything else is
-///   ignored. A number that is too large is `longest`.
+///   ignored. A number that is too large is `longest`. A Unix time may have seconds, or parts of
+///   them down to nanoseconds.
 ///
 /// ```
 /// use std::time::Duration;
@@ -76,6 +78,9 @@ const APART: [[&str; 2]; 3] = [
     ["x-rate-limit-remaining", "x-rate-limit-reset"],
 ];
 
+/// Azure's own fields.
+const IN_MILLIS: [&str; 2] = ["retry-after-ms", "x-ms-retry-after-ms"];
+
 /// Returns the values of a field.
 fn all<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> + use<'a> {
     headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok())
@@ -111,14 +116,21 @@ fn of_fields(headers: &HeaderMap) -> Option<Duration> {
     let until = |time: SystemTime| time.duration_since(now).unwrap_or_default();
     // Computed as durations: some systems have no time that is as late.
     let until_unix = |since| from_unix(since, now);
-    // No limit lasts 30 years: that is a time since 1970, in seconds or in milliseconds.
+    // No limit lasts 30 years: that is a time since 1970, in seconds or in parts of them.
     let in_time = |reset| match reset {
+        1_000_000_000_000_000_000.. => until_unix(Duration::from_nanos(reset)),
+        1_000_000_000_000_000.. => until_unix(Duration::from_micros(reset)),
         1_000_000_000_000.. => until_unix(Duration::from_millis(reset)),
         1_000_000_000.. => until_unix(Duration::from_secs(reset)),
         _ => Duration::from_secs(reset),
     };
-    let read = |text| number(text).map(Duration::from_secs).or_else(|| date(text).map(until));
-    if let Some(wait) = all("retry-after").filter_map(read).max() {
+    let read = |text| number(text).map(in_time).or_else(|| date(text).map(until));
+    let asked = all("retry-after").filter_map(read).max();
+    let in_millis = || {
+        let waits = IN_MILLIS.into_iter().flat_map(all).filter_map(number);
+        waits.max().map(Duration::from_millis)
+    };
+    if let Some(wait) = asked.or_else(in_millis) {
         return Some(wait);
     }
     let draft = |field: &str| {

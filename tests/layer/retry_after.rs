@@ -2,7 +2,7 @@
 
 use support::retry_after::{FIELDS, retry_after};
 
-const SEEDS: [&str; 14] = [
+const SEEDS: [&str; 15] = [
     "\x003",
     "\x00Sun, 06 Nov 1994 08:49:37 GMT\n\x01Sun, 06 Nov 1994 08:49:30 GMT",
     "\x00Sunday, 06-Nov-94 08:49:37 GMT",
@@ -16,6 +16,7 @@ const SEEDS: [&str; 14] = [
     "\x0618446744073709551615",
     "\x07CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaMwoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIHCgUQgOWadw",
     "\x07GjMKKHR5cGUuZ29vZ2xlYXBpcy5jb20vZ29vZ2xlLnJwYy5SZXRyeUluZm8SBwoFEIDlmnc=\n\x08-1",
+    "\x0920000.5\n\x00soon",
     "\x082147483647\n\x08soon",
 ];
 

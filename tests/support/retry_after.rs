@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue, Response};
 use tower_sluice::upstream;
 
 /// The fields that are read.
-pub const FIELDS: [&str; 9] = [
+pub const FIELDS: [&str; 10] = [
     "retry-after",
     "date",
     "ratelimit",
@@ -16,6 +16,7 @@ pub const FIELDS: [&str; 9] = [
     "x-ratelimit-reset",
     "grpc-status-details-bin",
     "grpc-retry-pushback-ms",
+    "retry-after-ms",
 ];
 
 /// Reads each line as a field, whose name is chosen by its first byte. No time is longer than the

@@ -65,6 +65,22 @@ fn retry_after_is_seconds() {
     {
         assert_eq!(refused("retry-after", wrong), None, "{wrong}");
     }
+    // A supplier that writes a time where seconds belong stops nobody for 56 years.
+    let in_13_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(13);
+    for time in [
+        u128::from(in_13_s.as_secs()),
+        in_13_s.as_millis(),
+        in_13_s.as_micros(),
+        in_13_s.as_nanos(),
+    ] {
+        let left = refused("retry-after", &time.to_string()).unwrap();
+        assert!((0.0..=13.0).contains(&left), "{time}: {left}");
+    }
+    for field in IN_MILLIS {
+        assert_eq!(refused(field, "1500"), Some(1.5), "{field}");
+        assert_eq!(wait(429, &[(field, "1500"), ("retry-after", "2")]), Some(2.0), "{field}");
+        assert_eq!(wait(429, &[(field, "1500"), ("retry-after", "soon")]), Some(1.5), "{field}");
+    }
     let several = [("retry-after", "3"), ("retry-after", "soon"), ("retry-after", "9")];
     assert_eq!(wait(429, &several), Some(9.0));
 }
