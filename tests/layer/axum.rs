@@ -1,5 +1,6 @@
 //! The layer in an axum app, over real sockets.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -8,9 +9,10 @@ use axum::extract::{MatchedPath, WebSocketUpgrade};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
-use http::Request;
+use http::{HeaderValue, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tower::{Layer as _, ServiceExt as _};
 use tower_sluice::algorithm::{Concurrency, TokenBucket};
 use tower_sluice::key::IntoCharge;
 use tower_sluice::limiter::{Switch, SwitchMode};
@@ -92,32 +94,70 @@ async fn a_handler_may_take_the_report_of_every_request() {
     }
 }
 
-/// A path without a route is left to the router: it is not found, and no bad request.
+/// A path without a route is left to the router: it is not found, and no bad request. What a
+/// nested service or a fallback answers has a limit, though it has no `MatchedPath`.
 #[tokio::test]
-async fn a_limit_by_route_answers_no_path_without_a_route() {
-    let limiter = Memory::new("routes", TokenBucket::new(HOURLY));
-    let by_route = by_head(|head| match head.extensions().get::<MatchedPath>() {
-        Some(route) => route.as_str().to_owned().into_charge(),
-        None => Exempt.into_charge(),
+async fn a_limit_by_route_leaves_out_no_service() {
+    let by_route = by_head(|head| {
+        let route = head.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
+        Some(format!("{route} {}", head.header("x-user")?))
     });
-    let limit = RateLimitLayer::new(limiter.clone(), by_route);
+    let limit = || RateLimitLayer::new(Memory::new("routes", TokenBucket::new(HOURLY)), by_route);
     let users = || Router::new().route("/users/{id}", get(async || "user"));
-    for app in [
-        Router::new().nest("/api", users()).layer(limit.clone()),
-        Router::new().nest("/api", users().layer(limit.clone())),
-        Router::new().nest("/api", users()).route_layer(limit.clone()),
+    let files = || Router::new().nest_service("/files", get(async || "file"));
+    for (app, paths, unmatched) in [
+        (Router::new().nest("/api", users()).route_layer(limit()), "/api/users/", 404),
+        (Router::new().nest("/api", users().route_layer(limit())), "/api/users/", 404),
+        (Router::new().nest("/api", users()).layer(limit()), "/api/users/", 400),
+        (files().route_layer(limit()), "/files/", 404),
+        (files().layer(limit()), "/files/", 400),
+        (Router::new().fallback(async || "any").layer(limit()), "/", 400),
     ] {
         let address = serve(app).await;
-        for (path, status) in [
-            ("/api/users/1", 200),
-            ("/api/users/2", 200),
-            ("/api/users/3", 429),
-            ("/api/nothing", 404),
-            ("/nothing", 404),
-        ] {
-            assert_eq!(ask(address, path, &[]).await.status, status, "{path}");
+        for (id, status) in [("a", 200), ("b", 200), ("c/d", 429), ("e", 429)] {
+            // The router knows no user with a slash.
+            if id.contains('/') && paths.contains("users") {
+                continue;
+            }
+            let answer = ask(address, &format!("{paths}{id}"), &[("x-user", "alice")]).await;
+            assert_eq!(answer.status, status, "{paths}{id}");
         }
-        limiter.reset("/api/users/{id}").await.expect("it is forgotten");
+        assert_eq!(ask(address, &format!("{paths}a"), &[]).await.status, 400, "{paths}");
+        assert_eq!(ask(address, "/nothing", &[]).await.status, unmatched, "{paths}");
+    }
+}
+
+/// HTTP/2 has no `Host`, and splits cookies. A key of either is the same as over HTTP/1.1.
+#[tokio::test]
+async fn host_and_cookies_are_found_over_http_2() {
+    let seen = by_head(|head| {
+        let text = ["host", "Cookie"].map(|name| head.header(name));
+        text.map(Option::unwrap_or_default).join("|")
+    });
+    let limit = RateLimitLayer::new(Memory::new("hosts", TokenBucket::new(HOURLY)), seen);
+    let request = |uri: &str, fields: &[(&'static str, &'static str)]| {
+        let mut request = Request::new(());
+        *request.uri_mut() = uri.parse().expect("a URI");
+        for (name, value) in fields {
+            request
+                .headers_mut()
+                .append(*name, HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
+        }
+        request
+    };
+    let service = limit.layer(tower::service_fn(async |_| Ok::<_, Infallible>(Response::new(()))));
+    for (status, request) in [
+        (200, request("/", &[("host", "a.example:8080"), ("cookie", "a=1; b=2")])),
+        (200, request("http://a.example:8080/", &[("cookie", "a=1"), ("cookie", "b=2")])),
+        (429, request("http://a.example:8080/", &[("cookie", "a=1; b=2")])),
+        // Elsewhere two lines are no key, nor is a part that is no text.
+        (200, request("/", &[("host", "a"), ("host", "a")])),
+        (200, request("/", &[("cookie", "a=1"), ("cookie", "b=\u{e9}")])),
+        (429, request("/", &[])),
+    ] {
+        let shown = format!("{request:?}");
+        let answer = service.clone().oneshot(request).await.expect("an answer");
+        assert_eq!(answer.status(), status, "{shown}");
     }
 }
 
