@@ -80,8 +80,9 @@ pub fn by_client_ip() -> ClientIp {
 ///   the client chooses its own address.
 ///
 /// The key is the address in plain text, `203.0.113.9`, and that of an IPv6 address its network,
-/// `2001:db8:1:2::/64`, but for NAT64 gateways (`64:ff9b::/96`). An IPv4 address that is mapped
-/// into IPv6 becomes that IPv4 address. [`group`](ClientIp::group) returns the key of an address.
+/// `2001:db8:1:2::/64`, but for NAT64 gateways (`64:ff9b::/96` and `64:ff9b:1::/48`). An IPv4
+/// address that is mapped into IPv6 becomes that IPv4 address. [`group`](ClientIp::group) returns
+/// the key of an address.
 ///
 /// [keys]: https://docs.rs/tower-sluice-guide/latest/tower_sluice_guide/keys_and_client_addresses/
 #[derive(Clone, Debug)]

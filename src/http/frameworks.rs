@@ -19,7 +19,8 @@ impl<'a> Head<'a> {
     /// `nest_service`, too, which strip a prefix from [`uri`](Head::uri). Otherwise it is that
     /// `uri`.
     ///
-    /// So that two nested routers do not share keys, make keys of this one.
+    /// So that two nested routers do not share keys, make keys of its `path()`. Scheme, host and
+    /// query are what the caller likes.
     #[must_use]
     pub fn original_uri(&self) -> &'a http::Uri {
         #[cfg(feature = "axum")]

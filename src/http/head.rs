@@ -1,6 +1,6 @@
 //! Keys from the head of a request, so that one closure works with every framework.
 
-use http::{Extensions, HeaderMap, Method, Request, Uri};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri};
 
 use crate::core::extractor::{IntoCharge, KeyExtractor, Keyed};
 
@@ -48,13 +48,20 @@ impl<'a> Head<'a> {
     /// tabs. Returns `None` too if it has more than one line, like
     /// [`by_api_key`](crate::by_api_key). For headers that may have several lines, use
     /// [`headers`](Head::headers).
+    ///
+    /// HTTP/2 has no header `host`, and browsers split `cookie` there. They are found all the same:
+    /// in the URI, and joined by `; `.
     #[doc(alias = "by_header")]
     #[must_use]
     pub fn header(&self, name: &str) -> Option<String> {
-        let mut lines = self.headers.get_all(name).iter();
-        match (lines.next(), lines.next()) {
-            // HTTP/2 keeps blanks that HTTP/1 drops: they would give a caller more keys.
-            (Some(line), None) => line.to_str().ok().map(|text| text.trim_ascii().to_owned()),
+        let is = |special| name.eq_ignore_ascii_case(special);
+        // HTTP/2 keeps blanks that HTTP/1 drops: they would give a caller more keys.
+        let text = |line: &'a HeaderValue| line.to_str().ok().map(str::trim_ascii);
+        let lines = self.headers.get_all(name).iter().map(text).collect::<Option<Vec<_>>>()?;
+        match lines[..] {
+            [line] => Some(line.to_owned()),
+            [] if is("host") => self.uri.authority().map(ToString::to_string),
+            [_, ..] if is("cookie") => Some(lines.join("; ")),
             _ => None,
         }
     }

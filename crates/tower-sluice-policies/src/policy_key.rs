@@ -72,8 +72,11 @@ impl Finders {
     }
 }
 
-/// The addresses of IPv4 behind a translator: each is a caller.
-const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
+/// The addresses of IPv4 behind a translator, by RFC 6052 and RFC 8215: each is a caller.
+const NAT64: [Ipv6Net; 2] = [
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48),
+];
 
 impl KeyPart {
     fn parse(text: &str) -> Result<Self, String> {
@@ -86,7 +89,16 @@ impl KeyPart {
                 Some(("header", name)) => {
                     let name = name.trim();
                     let wrong = |_| format!("{name:?} is not a header name");
-                    Self::Header(name.parse().map_err(wrong)?)
+                    match name.parse().map_err(wrong)? {
+                        HOST => {
+                            return Err(String::from("write `host`: HTTP/2 has no such header"));
+                        }
+                        COOKIE => {
+                            let why = "write `cookie:NAME`: HTTP/2 splits this header";
+                            return Err(String::from(why));
+                        }
+                        name => Self::Header(name),
+                    }
                 }
                 Some((kind @ ("cookie" | "query"), name)) => match name.trim() {
                     "" => return Err(format!("{text:?} has no name")),
@@ -165,7 +177,9 @@ impl KeyPart {
         let address = address.to_canonical();
         let bits = match address {
             IpAddr::V4(_) => ipv4,
-            IpAddr::V6(address) => ipv6.filter(|_| !NAT64.contains(&address)),
+            IpAddr::V6(address) => {
+                ipv6.filter(|_| NAT64.iter().all(|network| !network.contains(&address)))
+            }
         };
         let network = bits.and_then(|bits| IpNet::new(address, bits).ok());
         network.map_or_else(|| finders.addresses.group(address), |net| net.trunc().to_string())

@@ -8,8 +8,11 @@ use ipnet::{IpNet, Ipv6Net};
 use crate::core::Charge;
 use crate::core::extractor::{IntoCharge, Keyed};
 
-/// The network into which NAT64 gateways map IPv4, by RFC 6052.
-const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
+/// The networks into which NAT64 gateways map IPv4, by RFC 6052 and RFC 8215.
+const NAT64: [Ipv6Net; 2] = [
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48),
+];
 
 /// A client found by [`ClientIp`](crate::key::ClientIp): an IPv4 address, or the network of an IPv6
 /// address.
@@ -25,7 +28,7 @@ pub struct ClientAddr {
 impl ClientAddr {
     pub(super) fn new(address: IpAddr, ipv6_prefix: u8) -> Self {
         let network = match address {
-            IpAddr::V6(address) if !NAT64.contains(&address) => {
+            IpAddr::V6(address) if NAT64.iter().all(|network| !network.contains(&address)) => {
                 let network = Ipv6Net::new(address, ipv6_prefix);
                 network.map_or(IpNet::from(IpAddr::V6(address)), |network| network.trunc().into())
             }

@@ -45,7 +45,10 @@ const WRONG: &[(&str, &str)] = &[
         "algorithm = 'budget'; max_wait = '2s'; max_hold = '1s'|max_hold = '60s'|\
          algorithm = 'budget'; max_hold = '0s'",
     ),
-    ("key", "key = 'ip'|key = 'header:'|key = 'header:x y'|key = []|key = ['client_ip', 'planet']"),
+    (
+        "key",
+        "key = 'ip'|key = 'header:'|key = 'header:host'|key = 'header:Cookie'|key = 'header:x y'|key = []|key = ['client_ip', 'planet']",
+    ),
     (
         "match",
         "match = { path = 'api' }|match = { path = '/{a}{b}' }|match = { paths = '/api' }|\

@@ -90,6 +90,7 @@ async fn callers_of_one_network_share_a_key() {
         ("'client_ip/32/128'", ["2001:db8::1", "2001:db8::1"], "2001:db8::2"),
         // Addresses of IPv4 behind a translator are callers of their own.
         ("'client_ip/56'", ["64:ff9b::c000:201", "64:ff9b::c000:201"], "64:ff9b::c000:202"),
+        ("'client_ip/56'", ["64:ff9b:1::c000:201", "64:ff9b:1::c000:201"], "64:ff9b:1::c000:202"),
     ] {
         let policies = of_key(key);
         for address in same {

@@ -12,6 +12,8 @@ fn ipv6_is_grouped_and_all_else_is_kept_whole() {
         ("::1", 64, "::/64"),
         ("64:ff9b::203.0.113.9", 64, "64:ff9b::cb00:7109"),
         ("64:ff9b::1:203.0.113.9", 64, "64:ff9b::/64"),
+        ("64:ff9b:1::203.0.113.9", 64, "64:ff9b:1::cb00:7109"),
+        ("64:ff9b:2::203.0.113.9", 64, "64:ff9b:2::/64"),
     ] {
         let address: IpAddr = address.parse().unwrap();
         let client = ClientAddr::new(address, prefix);
