@@ -73,6 +73,8 @@ pub(crate) enum CounterUse {
     Look,
     /// Takes the costs, whether or not they fit.
     Spend,
+    /// Gives the costs back, until nothing is taken.
+    GiveBack,
 }
 
 /// All counters. Cheap to clone.
@@ -306,6 +308,7 @@ fn call<L: Limiter<Future: Send + 'static>>(
         CounterUse::Take => return limiter.check(charge).right_future(),
         CounterUse::Look => Operation::Estimate,
         CounterUse::Spend => Operation::Penalize,
+        CounterUse::GiveBack => Operation::Grant,
     };
     let asked = limiter.operate(operation, charge);
     async move {
@@ -336,7 +339,7 @@ fn in_turn<'a>(
     let mut answer = Ok(());
     let mut is_admitted = true;
     for ask in asks {
-        let way = if is_admitted || way == CounterUse::Spend { way } else { CounterUse::Look };
+        let way = if is_admitted || way != CounterUse::Take { way } else { CounterUse::Look };
         match at_once(of(ask), way, ask) {
             Ok(mut decision) => {
                 let (remaining, reset_after) = (decision.remaining(), decision.reset_after());

@@ -4,6 +4,7 @@
 //! All claims of a request are taken, or none. A claim that must not refuse, of a rule in a shadow,
 //! is left out where it does not fit, and the others are asked again. Two claims on one counter are
 //! one charge, whose limit is such that it fits exactly if both do, one after the other.
+//! Negative hits are given back after that, and refuse nothing.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -70,6 +71,8 @@ struct Claim {
     room: u64,
     cost: u64,
     mode: Mode,
+    /// It claims nothing, and gives its cost back.
+    gives_back: bool,
 }
 
 /// The outcome of a claim.
@@ -124,11 +127,15 @@ impl Decider {
         }
         let table = self.table.load_full();
         let found = self.found(&table, request).await?;
-        let is_report = request.descriptors.iter().any(|one| one.hits_addend.is_some());
         let hits = |descriptor: &RateLimitDescriptor| match &descriptor.hits_addend {
             Some(own) => own.value.min(MOST_HITS),
             None => u64::from(request.hits_addend.max(1)),
         };
+
+        let gives_back =
+            |descriptor: &RateLimitDescriptor| descriptor.is_negative_hits && hits(descriptor) > 0;
+        let is_own = |one: &RateLimitDescriptor| one.hits_addend.is_some() && !gives_back(one);
+        let is_report = request.descriptors.iter().any(is_own);
 
         let (mut counters, mut known) = (Vec::new(), HashMap::new());
         let mut claims: Vec<Option<Claim>> = Vec::with_capacity(found.len());
@@ -140,17 +147,33 @@ impl Decider {
                     room: room(limit),
                     cost: hits(descriptor),
                     mode: *mode,
+                    gives_back: gives_back(descriptor),
                 }),
                 _ => None,
             });
         }
-        let present: Vec<Claim> = claims.iter().flatten().copied().collect();
+        let (returned, present): (Vec<Claim>, Vec<Claim>) =
+            claims.iter().flatten().partition(|claim| claim.gives_back);
         let decided = match is_report {
             true => report(&self.counters, &present, &mut counters).await,
             false => take(&self.counters, &present, &mut counters).await,
         };
         let outcomes = decided.map_err(|error| status(&error))?;
         let is_over = refuses(&present, &outcomes);
+        let none_left_out = vec![false; returned.len()];
+        let returned = asked(&returned, &none_left_out, counters.len());
+        let returned = returned.iter().map(|one| (one.counter, one.cost));
+        let given_back = see(&self.counters, CounterUse::GiveBack, returned, &mut counters).await;
+        given_back.map_err(|error| status(&error))?;
+        let mut outcomes = outcomes.into_iter();
+        let outcome = |claim: &Claim| match claim.gives_back {
+            true => {
+                let used = counters[claim.counter].used.unwrap_or(0);
+                Some(ClaimOutcome::Left(claim.room.saturating_sub(used)))
+            }
+            false => outcomes.next(),
+        };
+        let outcomes: Vec<_> = claims.iter().flatten().filter_map(outcome).collect();
         let response = self.response(request, &found, &claims, &outcomes, &counters, hits);
         if is_over && self.in_shadow {
             self.stats.shadowed.increment(1);
@@ -232,10 +255,15 @@ impl Decider {
         let (mut shown, mut least) = (None, u32::MAX);
         for (index, (found, claim)) in found.iter().zip(claims).enumerate() {
             let hits = hits(&request.descriptors[index]);
+            let is_negative = request.descriptors[index].is_negative_hits;
             let DescriptorLimit::Limited { limit, mode, rule } = found else {
                 let is_free = matches!(found, DescriptorLimit::Free);
                 if let DescriptorLimit::Unlimited(rule) = found {
-                    self.counts(&request.domain, Some(rule)).unlimited(hits);
+                    let counts = self.counts(&request.domain, Some(rule));
+                    match is_negative {
+                        true => counts.given_back(hits),
+                        false => counts.unlimited(hits),
+                    }
                 }
                 statuses.push(DescriptorStatus {
                     code: Code::Ok.into(),
@@ -253,7 +281,10 @@ impl Decider {
                     (code, 0)
                 }
                 ClaimOutcome::Left(left) => {
-                    counts.within(hits, claim.room, left);
+                    match is_negative {
+                        true => counts.given_back(hits),
+                        false => counts.within(hits, claim.room, left),
+                    }
                     (Code::Ok, u32::try_from(left).unwrap_or(u32::MAX))
                 }
             };
@@ -519,10 +550,20 @@ async fn look(
     places: impl Iterator<Item = usize>,
     counters: &mut [Counter],
 ) -> Result<(), Error> {
-    let places: Vec<usize> = places.collect();
-    let asks: Vec<Ask> = places.iter().map(|place| counters[*place].ask(None, 1)).collect();
+    see(store, CounterUse::Look, places.map(|place| (place, 1)), counters).await
+}
+
+/// Uses counters in a way that takes nothing, each with so many units, and notes their states.
+async fn see(
+    store: &Counters,
+    way: CounterUse,
+    of: impl Iterator<Item = (usize, u64)>,
+    counters: &mut [Counter],
+) -> Result<(), Error> {
+    let ask = |(place, cost): (usize, u64)| (place, counters[place].ask(None, cost));
+    let (places, asks): (Vec<usize>, Vec<Ask>) = of.map(ask).unzip();
     if !asks.is_empty() {
-        let (_, states) = store.ask(CounterUse::Look, &asks).await?;
+        let (_, states) = store.ask(way, &asks).await?;
         for ((place, ask), state) in places.into_iter().zip(&asks).zip(states) {
             counters[place].note(ask, 0, state);
         }

@@ -71,6 +71,7 @@ pub(crate) struct RuleCounts {
     near: Counter,
     over: Counter,
     shadow: Counter,
+    negative: Counter,
 }
 
 impl fmt::Debug for RuleCounts {
@@ -87,7 +88,8 @@ impl RuleCounts {
             within: counter!("ratelimit_service_rate_limit_within_limit", labels.clone()),
             near: counter!("ratelimit_service_rate_limit_near_limit", labels.clone()),
             over: counter!("ratelimit_service_rate_limit_over_limit", labels.clone()),
-            shadow: counter!("ratelimit_service_rate_limit_shadow_mode", labels),
+            shadow: counter!("ratelimit_service_rate_limit_shadow_mode", labels.clone()),
+            negative: counter!("ratelimit_service_rate_limit_total_negative_hits", labels),
         }
     }
 
@@ -110,6 +112,11 @@ impl RuleCounts {
         if is_shadow {
             self.shadow.increment(hits);
         }
+    }
+
+    /// Counts hits that were to be given back.
+    pub(crate) fn given_back(&self, hits: u64) {
+        self.negative.increment(hits);
     }
 
     /// Counts hits on a rule without a limit.
@@ -151,6 +158,7 @@ impl Stats {
             ("near_limit", "Hits on a rule that fit, with little left."),
             ("over_limit", "Hits on a rule that did not fit."),
             ("shadow_mode", "Hits on a rule that did not fit, and were not refused."),
+            ("total_negative_hits", "Hits on a rule that were to be given back."),
         ] {
             describe_counter!(format!("ratelimit_service_rate_limit_{name}"), help);
         }

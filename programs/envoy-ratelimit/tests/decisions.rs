@@ -145,6 +145,38 @@ in_both!(reports_of_use_count_over_the_limit_too, RULES, [], service, client => 
     assert_eq!(service.metric(&format!("ratelimit_service_rate_limit_shadow_mode{series}")), 3);
 });
 
+in_both!(negative_hits_are_given_back_and_refuse_nothing, RULES, [], service, client => {
+    assert_eq!(x(&client, &["b=1+4"]).await, "OK: OK 1");
+    assert_eq!(x(&client, &["b=1~3"]).await, "OK: OK 4");
+    assert_eq!(x(&client, &["b=1~3"]).await, "OK: OK 5", "never below 0");
+    assert_eq!(x(&client, &["b=1~0"]).await, "OK: OK 5");
+    assert_eq!(x(&client, &["b=1+9"]).await, "OVER: OVER 0");
+    assert_eq!(x(&client, &["b=1~1"]).await, "OK: OK 0", "8 of 5 are used");
+    assert_eq!(x(&client, &["b=1~4"]).await, "OK: OK 1");
+    assert_eq!(x(&client, &["b=1~1", "b=1~1", "a=1"]).await, "OK: OK 3, OK 3, OK 2");
+    // What others refuse is given back all the same, for it was used before.
+    assert_eq!(x(&client, &["none=1", "b=1~1"]).await, "OVER: OVER 0, OK 4");
+    assert_eq!(x(&client, &["none=1~9"]).await, "OK: OK 0");
+    assert_eq!(x(&client, &["bucket=1+2"]).await, "OK: OK 0");
+    assert_eq!(x(&client, &["bucket=1~1", "a=1~1"]).await, "OK: OK 1, OK 3");
+    assert_eq!(x(&client, &["shadow=1+3", "bucket=1~9"]).await, "OK: OK 0, OK 2");
+    let most = format!("b=1~{}", u64::MAX);
+    assert_eq!(x(&client, &[&most]).await, "OK: OK 5");
+    let many: Vec<String> = (0..20).map(|index| format!("b=m{index}+2")).collect();
+    let _ = x(&client, &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let back: Vec<String> = (0..20).map(|index| format!("b=m{index}~1")).collect();
+    let left = x(&client, &back.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    assert_eq!(left, format!("OK: {}", vec!["OK 4"; 20].join(", ")));
+    // The whole request's hits, of a descriptor that has none of its own.
+    let mut request = about("x", &["b=1~1"], 2);
+    request.descriptors[0].hits_addend = None;
+    assert_eq!(x(&client, &["b=1+3"]).await, "OK: OK 2");
+    assert_eq!(short(&ask(&client, request).await.unwrap()), "OK: OK 4");
+    let series = "{domain=\"x\",key1=\"bucket\"}";
+    let of = |name: &str| service.metric(&format!("ratelimit_service_rate_limit_{name}{series}"));
+    assert_eq!((of("total_negative_hits"), of("total_hits")), (10, 2));
+});
+
 in_both!(rules_replace_others_by_name, RULES, [], _service, client => {
     let max = u32::MAX;
     assert_eq!(x(&client, &["b=1", "free=1"]).await, format!("OK: OK 0 free, OK {max} free"));

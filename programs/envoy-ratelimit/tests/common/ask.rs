@@ -22,13 +22,14 @@ pub fn client(address: SocketAddr) -> Client {
     RateLimitServiceClient::new(endpoint.connect_lazy())
 }
 
-/// `a=b,c=d`, then `+5` for hits of its own, and `@10/4` for a limit of its own: ten an unit of 4.
+/// `a=b,c=d`, then `+5` for hits of its own or `~5` for negative ones, and `@10/4` for a limit of its own: ten an unit of 4.
 pub fn descriptor(text: &str) -> RateLimitDescriptor {
     let (text, limit) = match text.split_once('@') {
         Some((text, limit)) => (text, Some(limit.split_once('/').expect("a unit"))),
         None => (text, None),
     };
-    let (text, hits) = match text.split_once('+') {
+    let is_negative_hits = text.contains('~');
+    let (text, hits) = match text.split_once(['+', '~']) {
         Some((text, hits)) => (text, Some(hits.parse().expect("hits"))),
         None => (text, None),
     };
@@ -43,7 +44,7 @@ pub fn descriptor(text: &str) -> RateLimitDescriptor {
             requests_per_unit: requests.parse().expect("a number"),
             unit: unit.parse().expect("a unit"),
         }),
-        ..RateLimitDescriptor::default()
+        is_negative_hits,
     }
 }
 
