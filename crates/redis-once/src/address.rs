@@ -111,6 +111,10 @@ impl Address {
         for (name, value) in &parameters {
             address.read_parameter(name, value, default_port)?;
         }
+        log_in_as_user(&mut address.settings);
+        if let Topology::Sentinel { settings, .. } = &mut address.topology {
+            log_in_as_user(settings);
+        }
         match &address.topology {
             Topology::Sentinel { service_name, .. } if service_name.is_empty() => {
                 let why = "sentinelServiceName=<name> is missing: a sentinel knows a primary by it";
@@ -180,6 +184,14 @@ const UNREADABLE: &str = "it does not parse: a port is at most 65535, and signs 
     in a user or a password are written as %2F, %3F, %23, %40 and %25";
 
 const PARTS: &str = "its host, port, user, password or database is invalid";
+
+/// Gives a user without a password an empty one. The client logs in only with a password, and
+/// without a login the connection would have the rights of the user `default`.
+fn log_in_as_user(settings: &mut RedisConnectionInfo) {
+    if settings.password().is_none() && settings.username().is_some_and(|user| user != "default") {
+        *settings = settings.clone().set_password("");
+    }
+}
 
 /// Reads one more node: `host:port`, or only `host`.
 fn node(text: &str, default_port: u16) -> Option<Host> {

@@ -28,7 +28,7 @@ const MAX_TEXT_LENGTH: usize = 256;
 ///
 /// A request must not choose the kind. So a reply of kind infrastructure has a code that only
 /// servers write, or its whole text is here, or it begins with several words.
-const KINDS: [(ErrorKind, &[&str]); 18] = {
+const KINDS: [(ErrorKind, &[&str]); 19] = {
     use ErrorKind::{Capacity, Infrastructure, State};
     [
         // Redis, Valkey, KeyDB, Dragonfly and kvrocks.
@@ -54,6 +54,8 @@ const KINDS: [(ErrorKind, &[&str]); 18] = {
         (Infrastructure, &["ERR server connection close"]),
         // Codis: backend.go.
         (Infrastructure, &["ERR handle response, backend conn reset"]),
+        // Dragonfly: facade.cc.
+        (Capacity, &["ERR Out of memory"]),
         // Upstash and Vercel KV: upstash.com/docs/redis/troubleshooting.
         (Capacity, &["ERR max requests limit…", "ERR max daily request limit…"]),
         (Capacity, &["ERR max concurrent connections…", "ERR DB capacity quota…"]),
@@ -63,6 +65,19 @@ const KINDS: [(ErrorKind, &[&str]); 18] = {
 /// Outages in words of the server itself, which has not run the call: networking.c and script.c of
 /// Redis. Some clusters count other connections, too.
 const NOT_RUN: [&str; 2] = ["ERR max number of clients…", "ERR Script killed by user…"];
+
+/// Replies that Valkey 9.1 writes after `ERR` if a command of a script gets them: script_lua.c.
+/// Each has several words, as above.
+const AFTER_ERR: [&str; 8] = [
+    "OOM command not allowed",
+    "READONLY You can't write",
+    "NOREPLICAS Not enough good replicas",
+    "MASTERDOWN Link with MASTER is down",
+    "MISCONF Redis is configured to",
+    "MISCONF Valkey is configured to",
+    "MISCONF Errors writing to the AOF file",
+    "WRONGTYPE Operation against a key",
+];
 
 /// The words before the arguments in some texts. An error shows such a text up to these words.
 const ARGUMENT_MARKERS: [&str; 2] = [", with args", " access the '"];
@@ -83,6 +98,11 @@ impl<'a> ErrorReply<'a> {
             rest = inner;
         }
         rest = rest.strip_prefix('-').unwrap_or(rest);
+        if let Some(inner) = rest.strip_prefix("ERR ")
+            && AFTER_ERR.iter().any(|begin| inner.starts_with(begin))
+        {
+            rest = inner;
+        }
         let (code, text) = rest.split_once(' ').unwrap_or((rest, ""));
         match is_code(code) {
             true => Self { code, text: text.trim_start() },

@@ -66,6 +66,25 @@ fn sentinels_have_a_service_and_credentials_of_their_own() {
 }
 
 #[test]
+fn a_user_without_a_password_logs_in() {
+    for (url, login) in [
+        ("redis://app@one", (Some("app"), Some(""))),
+        ("redis://app:@one", (Some("app"), Some(""))),
+        ("redis+unix:///run/redis.sock?user=app", (Some("app"), Some(""))),
+        ("redis://default@one", (Some("default"), None)),
+        ("redis://one", (None, None)),
+    ] {
+        let settings = Address::parse(url).unwrap().settings;
+        assert_eq!((settings.username(), settings.password()), login, "{url}");
+    }
+    let url = "redis-sentinel://one?sentinelServiceName=main&sentinelUsername=guard";
+    let Topology::Sentinel { settings, .. } = Address::parse(url).unwrap().topology else {
+        panic!("no sentinel");
+    };
+    assert_eq!((settings.username(), settings.password()), (Some("guard"), Some("")));
+}
+
+#[test]
 fn two_letters_ask_for_tls_everywhere() {
     for form in ["", "-cluster"] {
         for (scheme, uses_tls) in

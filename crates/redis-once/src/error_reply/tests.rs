@@ -37,6 +37,13 @@ fn every_known_reply_lands_in_its_kind() {
         ("BUSY Redis is busy running a script.", Infrastructure),
         ("NOREPLICAS Not enough good replicas to write.", Infrastructure),
         ("OOM command not allowed when used memory > 'maxmemory'.", Capacity),
+        ("ERR OOM command not allowed when used memory > 'maxmemory'.", Capacity),
+        ("ERR READONLY You can't write against a read only replica.", Infrastructure),
+        ("ERR NOREPLICAS Not enough good replicas to write.", Infrastructure),
+        ("ERR MASTERDOWN Link with MASTER is down and", Infrastructure),
+        ("ERR MISCONF Valkey is configured to save RDB snapshots, but", Infrastructure),
+        ("ERR WRONGTYPE Operation against a key holding the wrong kind of value", State),
+        ("Out of memory", Capacity),
         ("ERR Script killed by user with SCRIPT KILL...", Infrastructure),
         ("ERR max number of clients reached", Infrastructure),
         ("ERR max number of clients + cluster connections reached", Infrastructure),
@@ -58,6 +65,8 @@ fn every_known_reply_lands_in_its_kind() {
         ("ERR Connection refused by key", Configuration),
         ("ERR Broken pipe by key", Configuration),
         ("ERR LOADING", Configuration),
+        ("ERR OOM by key", Configuration),
+        ("ERR Out of memory by key", Configuration),
         ("ERR unknown option", Configuration),
         ("LOADINGX", Configuration),
         ("NOAUTH Authentication required.", Configuration),
@@ -106,6 +115,7 @@ fn every_known_reply_lands_in_its_kind() {
 fn only_the_code_tells_a_read_only_server() {
     let sentence = "You can't write against a read only replica.";
     assert!(is_read_only(&format!("READONLY {sentence}")));
+    assert!(is_read_only(&format!("ERR READONLY {sentence}")));
     assert!(is_read_only(&format!("@user_script: 104: -READONLY {sentence}\r\n")));
     for text in ["ERR READONLY", "READONLYX", "@user_script: READONLY", "FOO READONLY"] {
         assert!(!is_read_only(text), "{text}");

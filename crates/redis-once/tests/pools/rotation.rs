@@ -107,3 +107,19 @@ async fn a_pool_of_the_application_takes_no_password() {
         assert!(!format!("{error:?}").contains("secret"));
     }
 }
+
+/// Without a login, its connections would have the rights of the user `default`.
+#[tokio::test]
+async fn a_user_without_a_password_is_that_user() {
+    let server = Server::with(&[]);
+    let mut admin = server.connection().await;
+    run(&mut admin, &["ACL", "SETUSER", "app", "reset", "on", "nopass", "~*", "+@all"]).await;
+    for more in ["", "?protocol=resp2"] {
+        let at = |user| format!("redis://{user}@127.0.0.1:{}{more}", server.port());
+        let counter = counter_at(&at("app"));
+        until_well(&counter).await;
+        let list = redis::cmd("CLIENT").arg("LIST").query_async::<String>(&mut admin).await;
+        assert!(list.expect("clients").contains("user=app"), "{more}");
+        until(&counter_at(&at("nobody")), ErrorKind::Configuration).await;
+    }
+}
