@@ -17,7 +17,7 @@ const KEYS: usize = 32;
 const TEXT: &str = "return redis.call('INFO', 'server')";
 
 impl Pool {
-    /// Fails if calls for several keys would count on several servers. `prefix` is without braces,
+    /// Fails if calls for several keys would count on several servers, or if the server takes none. `prefix` is without braces,
     /// so that the keys have many hash tags. This is no proof: where the user has no right to run
     /// `INFO`, it says nothing.
     pub(super) async fn expect_one_server(&self, prefix: &str, end: Instant) -> Result<(), Error> {
@@ -30,22 +30,35 @@ impl Pool {
             if self.client.keys_apart_over(&*connection) {
                 return Ok(());
             }
-            let mut commands = Pipeline::with_capacity(KEYS);
+            let mut commands = Pipeline::with_capacity(KEYS + 1);
+            let key = || format!("{prefix}:servers:{{{}}}", fastrand::u64(..));
             for _ in 0..KEYS {
-                let key = format!("{prefix}:servers:{{{}}}", fastrand::u64(..));
-                commands.cmd("EVAL").arg(TEXT).arg(1).arg(key);
+                commands.cmd("EVAL").arg(TEXT).arg(1).arg(key());
             }
-            if let Ok(Ok(replies)) = timeout_at(end, connection.send_all(commands)).await {
-                run_ids.extend(replies.into_iter().filter_map(run_id));
+            commands.cmd("EVAL").arg("return 0").arg(2).arg(key()).arg(key());
+            let Ok(Ok(replies)) = timeout_at(end, connection.send_all(commands)).await else {
+                continue;
+            };
+            if let Some(Value::ServerError(error)) = replies.last()
+                && error.code() == "CROSSSLOT"
+            {
+                return Err(keys_apart("this server takes keys of one slot alone in a call"));
             }
+            run_ids.extend(replies.into_iter().filter_map(run_id));
         }
-        if run_ids.len() < 2 {
-            return Ok(());
+        match run_ids.len() {
+            ..2 => Ok(()),
+            _ => Err(keys_apart(
+                "keys of one call lie on several servers behind this proxy: limits would count \
+                    twice",
+            )),
         }
-        let message = "keys of one call lie on several servers behind this proxy: limits would \
-            count twice; set several_servers(true) or write servers=several";
-        Err(Error::new(ErrorKind::Configuration, message))
     }
+}
+
+fn keys_apart(why: &str) -> Error {
+    let message = format!("{why}; set several_servers(true) or write servers=several");
+    Error::new(ErrorKind::Configuration, message)
 }
 
 fn run_id(reply: Value) -> Option<String> {

@@ -157,6 +157,30 @@ async fn several_servers_are_noticed_or_set() {
     Pool::connect(&proxy.url()).unwrap().ready().await.expect("one server");
 }
 
+/// One address before the shards of a server, as that of Redis Enterprise: it says of itself that it
+/// is no cluster, and takes the keys of one slot in a call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_keys_of_one_slot_is_noticed() {
+    let node = Server::with(&["--cluster-enabled", "yes"]);
+    let mut admin = node.connection().await;
+    let mut assign = redis::cmd("CLUSTER");
+    assign.arg("ADDSLOTS").arg((0..16_384).collect::<Vec<u16>>());
+    assign.exec_async(&mut admin).await.expect("its slots");
+    eventually("it has all slots", async || {
+        let info = redis::cmd("CLUSTER").arg("INFO").query_async::<String>(&mut admin).await;
+        info.expect("facts").contains("cluster_state:ok")
+    })
+    .await;
+    let endpoint = KeyProxy::before(Kind::Silent, &[node.port()]).await;
+    let error = Pool::connect(&endpoint.url()).unwrap().ready().await.expect_err("a slot");
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert!(error.to_string().contains("one slot"), "{error}");
+    let pool = Pool::connect(&format!("{}?servers=several", endpoint.url())).unwrap();
+    pool.ready().await.expect("a connection");
+    let all: usize = admitted(&hourly("slots", 10, pool), 100, 20).await.values().sum();
+    assert_eq!(all, 1_000);
+}
+
 #[tokio::test]
 async fn a_server_that_refuses_hello_in_any_words_is_asked_by_resp2() {
     let server = Server::with(&[]);
