@@ -30,7 +30,8 @@ const MAX_LIMIT: u64 = 1 << 50;
 /// ```
 ///
 /// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The default burst
-/// is the limit.
+/// is the limit. The time of a unit is exact where `burst * p` is at most 2^53, with `p` the
+/// numerator of the reduced fraction `period / limit`; else it is longer by less than a millionth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Quota {
@@ -217,7 +218,8 @@ impl Quota {
         self.burst
     }
 
-    /// The time that one unit takes, as a reduced fraction of microseconds.
+    /// The time that one unit takes, as a reduced fraction of microseconds. If its products would
+    /// not be exact, it is rounded up by less than a millionth.
     pub(crate) fn unit(&self) -> Result<(u64, u64), QuotaError> {
         if self.is_none() {
             // No unit ever comes.
@@ -225,14 +227,17 @@ impl Quota {
         }
         let period = self.period.as_micros() as u64;
         let divisor = gcd(period, self.limit);
-        let (p, l) = (period / divisor, self.limit / divisor);
-        let product = u128::from(self.burst) * u128::from(p);
-        if product > INEXACT.into() {
-            return Err(QuotaError(
-                "burst * p exceeds 2^53, where p is the numerator of the reduced fraction period / limit",
-            ));
+        let (mut p, mut l) = (period / divisor, self.limit / divisor);
+        let largest = INEXACT / self.burst;
+        if p > largest {
+            // Slower, so that nothing beyond the quota is admitted.
+            let smaller = u128::from(largest) * u128::from(l) / u128::from(p);
+            (p, l) = ((smaller * u128::from(p)).div_ceil(l.into()) as u64, smaller as u64);
+            if l == 0 || p < 1_000_000 {
+                return Err(QuotaError("burst * period / limit is too large to be exact"));
+            }
         }
-        if product > MAX_MICROS * u128::from(l) {
+        if u128::from(self.burst) * u128::from(p) > MAX_MICROS * u128::from(l) {
             return Err(QuotaError("burst * period / limit exceeds 2^50 microseconds (35 years)"));
         }
         Ok((p, l))

@@ -330,7 +330,7 @@ async fn a_quota_is_judged_by_the_algorithm_that_follows_it() {
         assert!(!limiter.check(&all(2)).await.unwrap().is_admitted(), "{window:?}");
         assert!(limiter.check(&all(1)).await.unwrap().is_admitted(), "{window:?}");
     }
-    let day = Quota::per_day(999_983);
+    let (day, beyond) = (Quota::per_day(999_983), Quota::per_day((1 << 50) - 1));
     let buckets = |quota| -> [AnyAlgorithm; 2] {
         [TokenBucket::new(quota).into(), Budget::new(quota).into()]
     };
@@ -340,13 +340,20 @@ async fn a_quota_is_judged_by_the_algorithm_that_follows_it() {
         let wait = limiter.check(&one()).await.unwrap().retry_after();
         assert_eq!(wait, Some(Duration::from_micros(86_402)), "{bucket:?}");
         // A charge that brings a quota which is not followed.
-        let error = limiter.check(&one().quota(day)).await.unwrap_err();
+        let error = limiter.check(&one().quota(beyond)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Configuration);
-        assert!(format!("{error:#}").contains("burst * p exceeds 2^53"), "{error:#}");
+        assert!(format!("{error:#}").contains("too large to be exact"), "{error:#}");
+        // A plan from a table, such as this one, is followed all the same.
+        let all = |units| Charge::new("all").cost(units).quota(day);
+        assert!(limiter.check(&all(999_982)).await.unwrap().is_admitted(), "{bucket:?}");
+        assert!(!limiter.check(&all(2)).await.unwrap().is_admitted(), "{bucket:?}");
+        assert!(limiter.check(&all(1)).await.unwrap().is_admitted(), "{bucket:?}");
+        let wait = limiter.check(&all(1)).await.unwrap().retry_after();
+        assert_eq!(wait, Some(Duration::from_micros(86_402)), "{bucket:?}");
     }
-    for bucket in buckets(day) {
+    for bucket in buckets(beyond) {
         let error = Memory::try_new("day", bucket).map(drop).unwrap_err();
-        assert!(error.to_string().contains("burst * p exceeds 2^53"), "{error}");
+        assert!(error.to_string().contains("too large to be exact"), "{error}");
     }
 }
 

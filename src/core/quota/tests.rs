@@ -14,6 +14,10 @@ fn slowest_and_fastest_are_accepted() {
         (MAX_LIMIT, SECOND, 1),
         // The product of the limit exceeds the range, that of the burst does not.
         (999_983, YEAR / 365, 1),
+        // Plans from a table, which nobody chose for their factors.
+        (999_983, YEAR / 365, 999_983),
+        (1_234_567, YEAR / 365, 1_234_567),
+        (5_003, YEAR / 12, 5_003),
     ] {
         let quota = Quota::try_new(limit, period).and_then(|quota| quota.try_burst(burst));
         assert!(quota.unwrap().unit().is_ok(), "{quota:?}");
@@ -32,8 +36,8 @@ fn out_of_range_is_told_by_product() {
     assert!(reason(Quota::try_new(1, Duration::MAX)).contains("the period exceeds"));
     assert!(reason(Quota::try_new(u64::MAX, SECOND)).contains("2^50 units"));
     assert!(reason(Quota::per_second(1).try_burst(u64::MAX)).contains("2^50 units"));
-    assert!(reason(Quota::per_day(1).burst(1 << 20).unit()).contains("burst * p"));
-    assert!(reason(Quota::per_day(999_983).unit()).contains("burst * p"));
+    assert!(reason(Quota::per_day(1).burst(1 << 20).unit()).contains("too large to be exact"));
+    assert!(reason(Quota::per_day(MAX_LIMIT - 1).unit()).contains("too large to be exact"));
     assert!(reason(Quota::per_day(1).burst(20_000).unit()).contains("35 years"));
 }
 
@@ -48,6 +52,28 @@ fn unit_is_a_reduced_fraction() {
     assert_eq!(Quota::per_second(5).unit(), Ok((200_000, 1)));
     assert_eq!(Quota::per_second(3).unit(), Ok((1_000_000, 3)));
     assert_eq!(Quota::per_second(1_000_000_000).unit(), Ok((1, 1_000)));
+}
+
+/// A plan with many prime factors is slower by a trifle, and no faster.
+#[test]
+fn a_unit_whose_products_are_not_exact_is_rounded_up() {
+    let mut dice = fastrand::Rng::with_seed(0x5EED);
+    let mut rounded = 0;
+    for _ in 0..100_000 {
+        let [limit, micros, burst] = [(); 3].map(|()| {
+            let bits = dice.u32(1..=50);
+            dice.u64(1..1 << bits)
+        });
+        let period = Duration::from_micros(micros);
+        let quota = Quota::new(limit, period).burst(burst);
+        let Ok((p, l)) = quota.unit() else { continue };
+        assert!(quota.burst_size() * p <= INEXACT, "{quota:?}");
+        let exact = period.as_micros() * u128::from(l);
+        let slower = u128::from(p) * u128::from(limit) - exact;
+        assert!(slower * 1_000_000 <= exact, "{quota:?}: {p} / {l}");
+        rounded += u64::from(slower > 0);
+    }
+    assert!(rounded > 1_000, "{rounded}");
 }
 
 #[test]

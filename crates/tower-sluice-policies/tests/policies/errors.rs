@@ -103,7 +103,10 @@ fn every_error_names_its_row_and_its_field() {
     for one in [
         ("limit", "limit = '5'; period = '1s'|limit = 5.5; period = '1s'|period = '1s'"),
         ("limit", "limit = 20000; period = '1s'; algorithm = 'sliding_log'"),
-        ("limit", "limit = 9007199254740993; period = '1s'|limit = 999983; period = '1day'"),
+        (
+            "limit",
+            "limit = 9007199254740993; period = '1s'|limit = 1125899906842623; period = '1day'",
+        ),
         ("limit", "limit = 99999; period = '30days'; algorithm = 'sliding_counter'"),
         ("period", "limit = 5|limit = 5; period = '0s'|limit = 5; period = '100years'"),
         ("period", "limit = 5; period = 1"),
