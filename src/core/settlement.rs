@@ -144,6 +144,16 @@ impl Settlement {
         (SettlementSender(Arc::clone(&settling)), Self(State::Settling(settling)))
     }
 
+    /// The same, with another result.
+    pub(crate) fn map(
+        mut self,
+        change: impl FnOnce(Result<Settled, Error>) -> Result<Settled, Error> + Send + 'static,
+    ) -> Self {
+        let (sender, settlement) = Self::begin();
+        self.observe(move |result| sender.end(change(result.clone())));
+        settlement
+    }
+
     pub(crate) fn all(settlements: impl IntoIterator<Item = Self>) -> Self {
         let (sender, all) = Self::begin();
         let joined = Arc::new(Mutex::new(JoinedSettlement { all: Ok(Settled::default()), sender }));

@@ -1,6 +1,5 @@
 //! A limiter whose type is hidden: for fields and tables of limiters of different types.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,11 +36,7 @@ impl Limiter for Boxed {
     pass_on!(check, check_owned, check_keyless, settle, renew, keys, operate);
 }
 
-impl fmt::Debug for Boxed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Boxed").finish_non_exhaustive()
-    }
-}
+debug_by_name!([] Boxed);
 
 /// Decides like its inner limiter, with futures of one type.
 struct BoxesFutures<L> {

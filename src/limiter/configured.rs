@@ -347,16 +347,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Self { lines: Arc::new(lines), ..self }
     }
 
-    #[cfg(test)]
-    pub(crate) fn line_up_apart(&mut self) {
-        self.lines = Arc::default();
-    }
-
-    #[cfg(test)]
-    pub(crate) fn assert_nobody_waits(&self) {
-        self.lines.assert_nobody_waits();
-    }
-
     /// Forgets the waiting requests, since the keys are forgotten.
     pub(crate) fn forget_all(&mut self) {
         (self.owner, self.lines) = (Owner::new(), Arc::default());

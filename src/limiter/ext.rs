@@ -218,17 +218,6 @@ pub trait LimiterExt: Limiter + Sized {
     /// a handler without a layer, and answer a refusal with
     /// [`HttpResponder::refuse_in_handler`](crate::HttpResponder::refuse_in_handler).
     ///
-    /// ```
-    /// use tower_sluice::{LimiterExt, Memory, Quota, algorithm::TokenBucket};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(1)));
-    /// assert!(limiter.try_acquire("alice").await.is_ok());
-    /// assert!(limiter.try_acquire("alice").await.is_err());
-    /// # });
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`acquire`](LimiterExt::acquire).

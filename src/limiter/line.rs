@@ -525,24 +525,20 @@ impl Place {
 
     fn give_back(&self, slot: Slot) -> Option<Settlement> {
         let place = self.this.upgrade()?;
-        let (settler, settlement) = Settlement::begin();
         let LineId { key, quota, cost, .. } = &self.id;
         let (key, quota) = (Key::Owned(key.to_string()), Some(quota.clone()));
         let reserved = ReservedUnits { key, quota, mark: slot.mark.clone() };
-        let mut reclaimed = self.store.settle_units(&reserved, *cost, 0);
+        let reclaimed = self.store.settle_units(&reserved, *cost, 0);
         // Held units may be free now.
         self.lines.queues.release(&self.id.key);
-        reclaimed.observe(move |result| {
-            settler.end(match result {
-                Ok(Settled { given_back: 0, .. }) if slot.due > Instant::now() => {
-                    let kept = place.keep(Slot { is_kept: true, ..slot });
-                    let given_back = kept.map_or(0, |()| place.id.cost);
-                    Ok(Settled { given_back, not_taken: 0 })
-                }
-                result => result.clone(),
-            });
-        });
-        Some(settlement)
+        Some(reclaimed.map(move |result| match result {
+            Ok(Settled { given_back: 0, .. }) if slot.due > Instant::now() => {
+                let kept = place.keep(Slot { is_kept: true, ..slot });
+                let given_back = kept.map_or(0, |()| place.id.cost);
+                Ok(Settled { given_back, not_taken: 0 })
+            }
+            result => result,
+        }))
     }
 
     /// Keeps a slot for the next charge. `None` if it is void.

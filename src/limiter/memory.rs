@@ -165,13 +165,13 @@ impl<A: Algorithm> Memory<A> {
     #[cfg(test)]
     pub(super) fn in_another_process(&self) -> Self {
         let mut store = Store::clone(&self.store);
-        store.named.line_up_apart();
+        store.named.lines = Arc::default();
         Self { store: Arc::new(store) }
     }
 
     #[cfg(test)]
     pub(super) fn assert_nobody_waits(&self) {
-        self.store.named.assert_nobody_waits();
+        self.store.named.lines.assert_nobody_waits();
     }
 
     #[inline]

@@ -1,7 +1,6 @@
 //! A limiter that decides but never refuses.
 
 use super::WithSwitch;
-use crate::core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::core::{Error, Outcome};
 
 /// A limiter that admits every charge, for every decision of its inner limiter. Made by
@@ -43,33 +42,14 @@ pub struct ShadowCounts {
     pub undecided: u64,
 }
 
-/// The running counts.
-#[derive(Default)]
-pub(super) struct ShadowCounters {
-    admitted: AtomicU64,
-    delayed: AtomicU64,
-    refused: AtomicU64,
-    undecided: AtomicU64,
-}
-
-impl ShadowCounters {
-    pub(super) fn add(&self, answer: Result<Outcome, &Error>) {
-        let counter = match answer {
-            Ok(Outcome::Allow) => &self.admitted,
-            Ok(Outcome::Wait(_)) => &self.delayed,
-            Ok(Outcome::Retry(_) | Outcome::Deny { .. }) => &self.refused,
-            Err(_) => &self.undecided,
-        };
-        counter.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn counts(&self) -> ShadowCounts {
-        ShadowCounts {
-            admitted: self.admitted.load(Relaxed),
-            delayed: self.delayed.load(Relaxed),
-            refused: self.refused.load(Relaxed),
-            undecided: self.undecided.load(Relaxed),
-        }
+impl ShadowCounts {
+    pub(super) fn add(&mut self, answer: Result<Outcome, &Error>) {
+        *match answer {
+            Ok(Outcome::Allow) => &mut self.admitted,
+            Ok(Outcome::Wait(_)) => &mut self.delayed,
+            Ok(Outcome::Retry(_) | Outcome::Deny { .. }) => &mut self.refused,
+            Err(_) => &mut self.undecided,
+        } += 1;
     }
 }
 

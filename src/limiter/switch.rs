@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::shadow::ShadowCounters;
 use super::wrapped::{Around, Begin, Wrapped};
 use super::{Operation, ShadowCounts};
 use crate::core::decision::Origin;
 use crate::core::sync::atomic::AtomicU8;
 use crate::core::sync::atomic::Ordering::Relaxed;
+use crate::core::sync::{Mutex, lock};
 use crate::core::{Charge, Decision, Error, Outcome};
 
 /// Turns limiters off, into a shadow, and on again, while they are used. It is cheap to clone:
@@ -49,7 +49,7 @@ pub enum SwitchMode {
 #[derive(Default)]
 struct SwitchState {
     mode: AtomicU8,
-    counters: ShadowCounters,
+    counts: Mutex<ShadowCounts>,
 }
 
 impl Switch {
@@ -79,7 +79,7 @@ impl Switch {
     /// `Shadow` would have had. Peeks do not count.
     #[must_use]
     pub fn shadow_counts(&self) -> ShadowCounts {
-        self.shared.counters.counts()
+        *lock(&self.shared.counts)
     }
 
     /// Returns true if this switch has other clones.
@@ -91,7 +91,7 @@ impl Switch {
     /// Counts the result of a charge in a shadow, for limiters of your own that check the mode
     /// themselves.
     pub fn count(&self, shadowed: Result<Outcome, &Error>) {
-        self.shared.counters.add(shadowed);
+        lock(&self.shared.counts).add(shadowed);
     }
 }
 

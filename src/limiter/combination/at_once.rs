@@ -1,6 +1,5 @@
 //! Limiters whose charges are decided by one call or one lock.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,11 +26,7 @@ impl Together {
     pub const MAX: usize = 8;
 }
 
-impl fmt::Debug for Together {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Together").finish_non_exhaustive()
-    }
-}
+debug_by_name!([] Together);
 
 /// The number of parts that can be asked at a time, if no call can decide about all of them.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use crate::core::reservation::{Owner, Reservation};
 use crate::core::settlement::{Settled, Settlement};
 use crate::core::sync::atomic::AtomicBool;
 use crate::core::sync::{Mutex, lock};
-use crate::core::{Charge, Decision, Error, Outcome};
+use crate::core::{Charge, Decision, Outcome};
 use crate::limiter::Limiter;
 
 /// The name of a key, and its hash, which finds the shard and the key in it.
@@ -111,14 +111,9 @@ impl<L: Limiter> Stock<L> {
         let (reservation, unspent) = (open.reservation.take(), open.unspent);
         drop(open);
         let actual = self.units().saturating_sub(unspent).saturating_add(more);
-        let mut settled = self.inner.settle(reservation?, actual).ok()?;
-        let (sender, settlement) = Settlement::begin();
+        let settled = self.inner.settle(reservation?, actual).ok()?;
         // Units that others put back are not given back to this caller.
-        settled.observe(move |result| {
-            let not_taken = |settled: &Settled| Settled::not_taken(settled.not_taken);
-            sender.end(result.as_ref().map(not_taken).map_err(Error::clone));
-        });
-        Some(settlement)
+        Some(settled.map(|result| result.map(|settled| Settled::not_taken(settled.not_taken))))
     }
 
     /// Ends the lease without a refund: the inner limiter forgets the units.
