@@ -360,8 +360,9 @@ impl PoliciesBuilder {
         Self { store, finders, observer: None, on_unmatched: None }
     }
 
-    /// Counts the taken units in the Redis of `pool`, which other processes share. Up to eight
-    /// policies of a request decide in one call. Default: in this process.
+    /// Counts the taken units in the Redis of `pool`, which other processes share. The policies of
+    /// a request decide in one call if one script holds them, such as seven token buckets.
+    /// Default: in this process.
     #[cfg(feature = "redis")]
     pub fn redis(mut self, pool: Pool) -> Self {
         self.store.place = StorePlace::Redis(pool);
