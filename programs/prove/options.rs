@@ -11,6 +11,7 @@ use support::trial::twins::TWINS;
 const MANUAL: &str = "\
 It loads the server as much as its processes can. All its keys begin with
 PREFIX:prove- and a random number, and are deleted at the end, also after Ctrl-C.
+Without the right SCAN they stay, empty, for ten minutes.
 
 Variables:
   REDIS_CA  A file in PEM with the authority that addresses with TLS are

@@ -19,8 +19,8 @@ use serving::port::{Bounds, Callers, seconds};
 const MANUAL: &str = "\
 Each option has a variable, which it overrides. An empty variable counts as
 absent. Others can read a command line with `ps`, so write secrets into
-variables. SSL_CERT_FILE names certificates in PEM to trust for https:// in
-place of the system's.
+variables. SSL_CERT_FILE names certificates in PEM to trust for https:// and
+rediss:// in place of the system's: put the authorities of both into one file.
 
 Files:
   The policies, a TOML file, are read again when they change. A file that is
