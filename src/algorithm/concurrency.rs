@@ -26,7 +26,7 @@ const PAUSE: i64 = 1_000_000;
 /// Admits at most `limit` units at the same time: requests in flight for a key, over all processes.
 ///
 /// A charge holds its units from its admission until they are released: by the drop of a
-/// [`Hold`](crate::limiter::Hold), or by [`settle`](crate::Limiter::settle) with 0 units.
+/// [`Hold`](crate::limiter::Hold), or by [`settle`](crate::Limiter::settle), with any cost.
 ///
 /// **Bound.** The units of holds that are neither released nor older than
 /// [`max_hold`](Concurrency::max_hold), since their charge or last
@@ -46,8 +46,8 @@ const PAUSE: i64 = 1_000_000;
 /// or panicked, or when the caller has left. With
 /// [`settle_later(WithBody)`](crate::RateLimitLayer::settle_later) it does so when the body of the
 /// response has ended or was dropped. Who calls [`acquire`](crate::LimiterExt::acquire) or
-/// [`check`](crate::Limiter::check) settles the reservation, with any cost, or
-/// [holds](crate::LimiterExt::hold) it in a guard.
+/// [`check`](crate::Limiter::check) settles the reservation, or [holds](crate::LimiterExt::hold) it
+/// in a guard.
 ///
 /// The units of a process that dies are held for `max_hold` at least, and for 1.25 times that time
 /// at most. If the answer of another hold's renewal got lost meanwhile, they may count as long as

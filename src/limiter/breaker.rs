@@ -60,10 +60,8 @@ use super::wrapped::Wrapped;
 /// still refused. If the probe fails, the next pause begins. If it counts as nothing, the next call
 /// is the probe. After five pauses without an answer, another call becomes the probe.
 ///
-/// [`estimate`](crate::LimiterExt::estimate), [`penalize`](crate::LimiterExt::penalize),
-/// [`reset`](crate::LimiterExt::reset) and [`block`](crate::LimiterExt::block) are calls too: while
-/// the breaker is open, they fail and change nothing. [`settle`](crate::Limiter::settle) always
-/// passes.
+/// An operation, such as [`reset`](crate::LimiterExt::reset), is a call too: while the breaker is
+/// open, it fails and changes nothing. [`settle`](crate::Limiter::settle) always passes.
 ///
 /// # Where to write it
 ///

@@ -35,7 +35,7 @@ use crate::core::{Charge, Decision, Error};
 /// - has another [`quota`](Charge::quota), or [`several`](Charge::several) keys that were not
 ///   refused together;
 /// - would only be answered by an older refusal of the key: the cache keeps the newest;
-/// - is a peek, an estimate, a penalty, a reset, a block or an unblock.
+/// - is a peek, or an operation, such as a block.
 ///
 /// A repeated refusal has [`Origin::Cache`](crate::limiter::Origin::Cache). Its `retry_after` and
 /// `reset_after` count down. For a larger cost, `retry_after` is that of the refused cost, so it
@@ -43,10 +43,10 @@ use crate::core::{Charge, Decision, Error};
 ///
 /// # When it forgets
 ///
-/// A penalty, a reset, a block, an unblock, a settlement, and the admission of another charge,
-/// through this limiter or a clone, end the key's refusal at once. After a settlement, and after a
-/// charge without an answer, refusals of the next second are repeated for at most 100 ms. So a key
-/// whose charges are always settled or dropped costs up to ten calls a second.
+/// A settlement, the admission of another charge, and an operation other than an estimate, through
+/// this limiter or a clone, end the key's refusal at once. After a settlement, and after a charge
+/// without an answer, refusals of the next second are repeated for at most 100 ms. So a key whose
+/// charges are always settled or dropped costs up to ten calls a second.
 ///
 /// Other changes take effect after `max_age`, by default 1 s:
 ///

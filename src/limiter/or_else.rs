@@ -97,8 +97,8 @@ impl<L: Limiter> Fallback for L {
 /// A decision of the fallback has the limiter's error in [`Decision::fallback_cause`]. If the
 /// fallback cannot decide either, the caller gets the error of the fallback.
 ///
-/// [`penalize`](crate::LimiterExt::penalize), [`reset`](crate::LimiterExt::reset) and
-/// [`block`](crate::LimiterExt::block) change the limiter, not its fallback.
+/// An operation, such as [`reset`](crate::LimiterExt::reset), goes to the limiter, not to its
+/// fallback.
 #[derive(Clone, Debug)]
 pub struct OrElse<L, F> {
     inner: L,

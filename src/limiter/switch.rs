@@ -26,9 +26,9 @@ use crate::core::{Charge, Decision, Error, Outcome};
 /// estimate. A request without a key is refused in the mode `On` only.
 ///
 /// A change applies at once, to all clones of all limiters with this switch, in this process. A
-/// request that waits for its slot keeps it. Taken units can be settled in every mode. A reset, a
-/// block and an unblock go to the inner limiter in every mode; in the mode `Off`, an estimate and a
-/// penalty change nothing.
+/// request that waits for its slot keeps it. Taken units can be settled in every mode. In the
+/// mode `Off`, an estimate and a penalty change nothing; every other operation, such as a block,
+/// goes to the inner limiter.
 #[derive(Clone, Default)]
 pub struct Switch {
     shared: Arc<SwitchState>,

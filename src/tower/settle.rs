@@ -40,12 +40,12 @@ use crate::limiter::hold::{self, SettleBy};
 /// let app: Router = Router::new().layer((logins, bytes));
 /// ```
 ///
-/// The response is not delayed, except by a reset. With Redis, a charge of another process may come
-/// before the refund: for the same key, a bucket or a log then refunds nothing.
+/// The response is not delayed, except by a reset or a pause. With Redis, a charge of another
+/// process may come before the refund: for the same key, a bucket or a log then refunds nothing.
 ///
-/// The limiter that decided settles, even if it is the fallback of an `or_else`. Only a
-/// [`Reset`](Settle::Reset) goes to the inner limiter of an `or_else`. A peek and
-/// [`FailOpen`](crate::FailOpen) take nothing, so nothing is settled.
+/// The limiter that decided settles, even if it is the fallback of an `or_else`. A
+/// [`Reset`](Settle::Reset) and a [`Pause`](Settle::Pause) go to the inner limiter of an `or_else`.
+/// A peek and [`FailOpen`](crate::FailOpen) take nothing, so nothing is settled.
 ///
 /// **If the caller leaves before the response, nothing is settled: what was charged stays.** Only
 /// units of a [`Concurrency`](crate::algorithm::Concurrency) are released. So charge the most that
