@@ -151,9 +151,9 @@ impl Pool {
     /// server has only a password, the user is `default`.
     ///
     /// New connections log in with them, in every clone of the pool and to every server of a
-    /// cluster. Existing connections stay, since Redis does not ask for a password again. After a
-    /// refused login, the next call connects again. In a cluster and with sentinels, it may first
-    /// wait for the end of a pause, at most 0.4 s.
+    /// cluster. Existing connections stay, as long as the server keeps them. After a refused login,
+    /// the next call connects again. In a cluster and with sentinels, it may first wait for the end
+    /// of a pause, at most 0.4 s.
     ///
     /// ```
     /// use redis_once::Pool;
