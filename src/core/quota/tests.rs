@@ -57,13 +57,15 @@ fn unit_is_a_reduced_fraction() {
 /// A plan with many prime factors is slower by a trifle, and no faster.
 #[test]
 fn a_unit_whose_products_are_not_exact_is_rounded_up() {
-    let mut dice = fastrand::Rng::with_seed(0x5EED);
-    let mut rounded = 0;
+    // Knuth's generator of pseudorandom numbers, of which the high bits are good.
+    let (mut dice, mut rounded) = (0x5EED_u64, 0);
+    let mut number = || {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (bits, digits) = ((dice >> 58) % 50, dice >> 8);
+        1 + digits % (1 << bits)
+    };
     for _ in 0..100_000 {
-        let [limit, micros, burst] = [(); 3].map(|()| {
-            let bits = dice.u32(1..=50);
-            dice.u64(1..1 << bits)
-        });
+        let [limit, micros, burst] = [(); 3].map(|()| number());
         let period = Duration::from_micros(micros);
         let quota = Quota::new(limit, period).burst(burst);
         let Ok((p, l)) = quota.unit() else { continue };
