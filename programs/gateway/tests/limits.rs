@@ -377,6 +377,31 @@ fn a_path_that_servers_read_in_several_ways_is_refused_unless_the_table_allows_i
     }
 }
 
+/// An upstream that does not notice that a caller is gone holds no unit for ever.
+#[test]
+fn a_tunnel_of_which_one_side_has_ended_ends_in_silence() {
+    let upstream = Upstream::start(|_, mut stream| {
+        let answer =
+            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+        stream.get_mut().write_all(answer).unwrap();
+        // Neither reads nor closes.
+        std::thread::sleep(Duration::from_secs(3_600));
+    });
+    let table = "[[policy]]\nname = \"at-once\"\nalgorithm = \"concurrency\"\nlimit = 1\n\
+                 key = \"global\"\nmax_hold = \"1h\"\n";
+    let gateway = Gateway::start(table, &[("UPSTREAM", &upstream.url()), ("BODY_TIMEOUT", "0.5")]);
+    let open = || {
+        let mut tunnel = Connection::open(gateway.listen);
+        tunnel.send_head("GET", "/", &[("connection", "upgrade"), ("upgrade", "x")], None);
+        (tunnel.head().0, tunnel)
+    };
+    let (status, tunnel) = open();
+    assert_eq!(status, 101);
+    assert_eq!(open().0, 429);
+    drop(tunnel);
+    support::until("its unit is free", || open().0 == 101);
+}
+
 /// A request counts for as long as its answer runs, and a tunnel until it is closed.
 #[test]
 fn answers_and_tunnels_that_run_count_against_a_limit_at_once() {
