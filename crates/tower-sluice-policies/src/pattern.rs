@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use http::header::HOST;
 use http::{HeaderName, Method};
@@ -149,8 +149,15 @@ impl Pattern {
             // Requests are compared without the blanks that HTTP/2 keeps around a value.
             let value = match value.map(str::trim_ascii) {
                 Some(host) if found == HOST => {
-                    let name = host_name(host).ok_or_else(|| format!("{host:?} is not a host"))?;
-                    Some(name.to_ascii_lowercase())
+                    let is_name = |name: &&str| {
+                        name.bytes()
+                            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+                    };
+                    let name = host_name(host).filter(|_| !host.contains('/'));
+                    let name =
+                        name.filter(|name| is_name(name) || name.parse::<Ipv6Addr>().is_ok());
+                    let why = "is not a host; write one name, an international one as `xn--..`";
+                    Some(name.ok_or_else(|| format!("{host:?} {why}"))?.to_ascii_lowercase())
                 }
                 value => value.map(str::to_owned),
             };

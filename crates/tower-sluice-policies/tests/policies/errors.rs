@@ -179,7 +179,22 @@ fn an_error_of_match_says_what_to_write() {
         ("['/a', { method = 'GET' }]", any),
         ("{ ignore_case = true }", case),
         ("{ method = 'gte' }", method),
-        ("{ header = { host = ':80' } }", "\":80\" is not a host"),
+        (
+            "{ header = { host = ':80' } }",
+            "\":80\" is not a host; write one name, an international one as `xn--..`",
+        ),
+        (
+            "{ header = { host = '*.shop.example' } }",
+            "\"*.shop.example\" is not a host; write one name, an international one as `xn--..`",
+        ),
+        (
+            "{ header = { host = 'https://a.example' } }",
+            "\"https://a.example\" is not a host; write one name, an international one as `xn--..`",
+        ),
+        (
+            "{ header = { host = 'ä.example' } }",
+            "\"ä.example\" is not a host; write one name, an international one as `xn--..`",
+        ),
     ] {
         let error = wrong(&format!("{BASE}match = {pattern}"));
         assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
