@@ -144,8 +144,14 @@ impl Counters {
     /// # Errors
     ///
     /// If the URL is none.
-    pub(crate) fn in_redis(url: &str, time: Duration, falls_back: bool) -> Result<Self, String> {
+    pub(crate) fn in_redis(
+        url: &str,
+        prefix: &str,
+        time: Duration,
+        falls_back: bool,
+    ) -> Result<Self, String> {
         let pool = Pool::connect(url).map_err(|error| format!("REDIS_URL: {error:#}"))?;
+        let pool = pool.prefix(prefix);
         let (window, bucket) = algorithms();
         let redis = |algorithm| {
             Redis::<AnyAlgorithm>::new(NAME, algorithm, pool.clone()).decision_timeout(time)

@@ -62,7 +62,9 @@ async fn run(settings: Settings) -> Result<(), Stop> {
         counters: match &settings.redis_url {
             Some(url) => {
                 let falls_back = settings.on_error == OnError::Local;
-                Counters::in_redis(url, settings.redis_timeout, falls_back).map_err(Stop::Asked)?
+                let prefix = &settings.redis_prefix;
+                Counters::in_redis(url, prefix, settings.redis_timeout, falls_back)
+                    .map_err(Stop::Asked)?
             }
             None => Counters::in_memory(),
         },
@@ -73,7 +75,7 @@ async fn run(settings: Settings) -> Result<(), Stop> {
         with_headers: settings.response_headers,
     };
     let (table, stats) = (Arc::clone(&decider.table), Arc::clone(&decider.stats));
-    let files = Reload::new("envoy-ratelimit", ".yaml", move |files| {
+    let files = Reload::new("envoy-ratelimit", &[".yaml", ".yml"], move |files| {
         let read = RuleTable::read(files);
         let count = if read.is_ok() { &stats.loaded } else { &stats.not_loaded };
         count.increment(1);

@@ -569,7 +569,9 @@ descriptors:
         assert_eq!(odd, Ok(Counting::TokenBucket { burst: 1_000_003 }));
         let odd =
             limit("    algorithm: token_bucket\n    unit: year\n    requests_per_unit: 10007\n");
-        assert!(odd.unwrap_err().contains("rounder"));
+        assert_eq!(odd, Ok(Counting::TokenBucket { burst: 10_007 }));
+        let slow = "    algorithm: token_bucket\n    unit: year\n    requests_per_unit: 1\n";
+        assert!(limit(&format!("{slow}    burst: 40\n")).unwrap_err().contains("35 years"));
         assert!(limit("    burst: 9\n").unwrap_err().contains("token_bucket"));
         assert!(limit("    algorithm: leaky\n").unwrap_err().contains("leaky"));
     }

@@ -44,13 +44,16 @@ pub(crate) struct Settings {
     /// The address for POST /json, and GET /healthcheck, /metrics and /rlconfig
     #[arg(long, env, default_value = "127.0.0.1:8080")]
     pub(crate) http: String,
-    /// A YAML file, or a folder of files *.yaml, each one domain
+    /// A YAML file, or a folder of files *.yaml and *.yml, each one domain
     #[arg(long, env)]
     pub(crate) config: PathBuf,
     /// The address of Redis: redis://, redis-cluster://, redis-sentinel://, and rediss.. with TLS
     /// [default: none, and counters are kept in this process]
     #[arg(long, env, hide_env_values = true)]
     pub(crate) redis_url: Option<String>,
+    /// The first part of the keys in Redis, where several environments share one
+    #[arg(long, env, default_value = "sluice")]
+    pub(crate) redis_prefix: String,
     /// Seconds for a decision of Redis; an answer takes half as long again at most
     #[arg(long, env, value_parser = seconds, default_value = "0.6")]
     pub(crate) redis_timeout: Duration,

@@ -215,7 +215,7 @@ impl StatedLimit {
                 let (requests, name) = (self.requests_per_unit, self.name.clone());
                 let limit = Limit { requests, unit, counting, name };
                 if counting != Counting::FixedWindow && requests > 0 && limit.bucket().is_none() {
-                    let why = "no bucket counts exactly at such a rate: take rounder numbers";
+                    let why = "such a burst takes more than 35 years to come";
                     return wrong(why.to_owned());
                 }
                 Ok(Some(limit))

@@ -78,6 +78,7 @@ impl Gate {
         let mut probe = None;
         if let Some(url) = &settings.redis_url {
             let pool = Pool::connect(url).map_err(|error| format!("REDIS_URL: {error:#}"))?;
+            let pool = pool.prefix(&*settings.redis_prefix);
             let quota = Quota::per_second(1_000_000);
             let limiter = Redis::new("gateway-health", TokenBucket::new(quota), pool.clone());
             probe = Some(limiter.decision_timeout(PROBE_TIMEOUT));

@@ -21,7 +21,7 @@ impl PolicyFile {
     /// If the table cannot be in force.
     pub(crate) async fn open(path: Option<PathBuf>, gate: Gate) -> Result<Self, String> {
         let loads = gate.clone();
-        let this = Self(Reload::new("gateway", ".toml", move |files| {
+        let this = Self(Reload::new("gateway", &[".toml"], move |files| {
             let load = |(path, text): &(PathBuf, String)| {
                 loads.load(text).map_err(|error| format!("{}: {error}", path.display()))
             };

@@ -59,6 +59,9 @@ pub(crate) struct Settings {
     /// [default: none, and limits are kept in memory]
     #[arg(long, env, hide_env_values = true)]
     pub(crate) redis_url: Option<String>,
+    /// The first part of the keys in Redis, where several environments share one
+    #[arg(long, env, default_value = "sluice")]
+    pub(crate) redis_prefix: String,
     /// Where requests go: http://host:port/base, https://.. or h2c://.. [default: none, and the
     /// gateway answers itself]
     #[arg(long, env, value_parser = Upstream::parse)]

@@ -40,7 +40,7 @@ pub type Load = dyn Fn(&[Text]) -> Result<(), String> + Send + Sync;
 #[derive(Clone)]
 pub struct Reload {
     program: &'static str,
-    ending: &'static str,
+    endings: &'static [&'static str],
     load: Arc<Load>,
     wrong: Arc<Mutex<Option<String>>>,
 }
@@ -53,13 +53,13 @@ impl std::fmt::Debug for Reload {
 
 impl Reload {
     /// Hands files to `load`. Lines on stderr begin with the name of the program. Of a folder,
-    /// those files count that end with `ending` and do not begin with a point.
+    /// those files count that end with one of `endings` and do not begin with a point.
     pub fn new(
         program: &'static str,
-        ending: &'static str,
+        endings: &'static [&'static str],
         load: impl Fn(&[Text]) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        Self { program, ending, load: Arc::new(load), wrong: Arc::default() }
+        Self { program, endings, load: Arc::new(load), wrong: Arc::default() }
     }
 
     /// Loads what is at `path` and goes on watching it. From here on SIGHUP ends no process.
@@ -72,7 +72,7 @@ impl Reload {
         let loading = self.clone();
         let loaded = beside(move || {
             // Watched before it is read, so that no change falls between.
-            let changes = FileChanges::watch(&path, loading.ending)?;
+            let changes = FileChanges::watch(&path, loading.endings)?;
             let files = loading.read(&path)?;
             (loading.load)(&files)?;
             Ok::<_, String>((path, files, changes))
@@ -185,22 +185,30 @@ impl Reload {
             Ok((path, text))
         };
         match path.is_dir() {
-            true => files_of(path, self.ending)?.into_iter().map(read).collect(),
+            true => files_of(path, self.endings)?.into_iter().map(read).collect(),
             false => Ok(vec![read(path.to_owned())?]),
         }
     }
 }
 
 /// The files of a folder that end so, sorted; no folders, and none that begins with a point.
-fn files_of(folder: &Path, ending: &str) -> Result<Vec<PathBuf>, String> {
+/// Without any, a table would be empty, and limit nothing.
+fn files_of(folder: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, String> {
     let wrong = |error| format!("{} cannot be read: {error}", folder.display());
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(wrong)? {
         let path = entry.map_err(wrong)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.ends_with(ending) && !name.starts_with('.') && !path.is_dir() {
+        if endings.iter().any(|ending| name.ends_with(ending))
+            && !name.starts_with('.')
+            && !path.is_dir()
+        {
             files.push(path);
         }
+    }
+    if files.is_empty() {
+        let endings = endings.join(" or ");
+        return Err(format!("{} has no file that ends in {endings}", folder.display()));
     }
     files.sort();
     Ok(files)
@@ -230,7 +238,7 @@ fn read(path: &Path) -> Result<String, String> {
 /// Says when a file, or something in its folder, has changed.
 struct FileChanges {
     path: PathBuf,
-    ending: &'static str,
+    endings: &'static [&'static str],
     /// The files as they were when they were last read.
     seen: Vec<Stamp>,
     events: mpsc::Receiver<()>,
@@ -240,9 +248,9 @@ struct FileChanges {
 /// The marks of a version of a file: its name, its place, its length and the time of its change.
 type Stamp = (PathBuf, Option<(u64, u64, u64, i64, i64)>);
 
-fn stamps(path: &Path, ending: &str) -> Vec<Stamp> {
+fn stamps(path: &Path, endings: &[&str]) -> Vec<Stamp> {
     let files = match path.is_dir() {
-        true => files_of(path, ending).unwrap_or_default(),
+        true => files_of(path, endings).unwrap_or_default(),
         false => vec![path.to_owned()],
     };
     let stamp = |path: PathBuf| {
@@ -255,15 +263,15 @@ fn stamps(path: &Path, ending: &str) -> Vec<Stamp> {
     files.into_iter().map(stamp).collect()
 }
 
-async fn stamps_beside(path: &Path, ending: &'static str) -> Vec<Stamp> {
+async fn stamps_beside(path: &Path, endings: &'static [&'static str]) -> Vec<Stamp> {
     let path = path.to_owned();
-    beside(move || stamps(&path, ending)).await.unwrap_or_default()
+    beside(move || stamps(&path, endings)).await.unwrap_or_default()
 }
 
 impl FileChanges {
     /// Watches folders, since a file that is renamed over another is another file. A link is
     /// watched in its own folder and in that of its target.
-    fn watch(path: &Path, ending: &'static str) -> Result<Self, String> {
+    fn watch(path: &Path, endings: &'static [&'static str]) -> Result<Self, String> {
         let (sender, events) = mpsc::channel(1);
         let wrong = |error| format!("{} cannot be watched: {error}", path.display());
         let mut watcher =
@@ -284,8 +292,8 @@ impl FileChanges {
         }
         // A file that is mounted alone changes without its folder. A folder has files of its own.
         let _ = watcher.watch(path, RecursiveMode::NonRecursive);
-        let seen = stamps(path, ending);
-        Ok(Self { path: path.to_owned(), ending, seen, events, _watcher: watcher })
+        let seen = stamps(path, endings);
+        Ok(Self { path: path.to_owned(), endings, seen, events, _watcher: watcher })
     }
 
     /// Waits for a change, and then until nothing changes any more.
@@ -294,19 +302,19 @@ impl FileChanges {
             event = self.events.recv() => if event.is_none() {
                 return false;
             },
-            () = differs(&self.path, self.ending, &self.seen) => {}
+            () = differs(&self.path, self.endings, &self.seen) => {}
         }
         let quiet = async { while let Ok(Some(())) = timeout(QUIET, self.events.recv()).await {} };
         let _ = timeout(LONGEST_QUIET, quiet).await;
-        self.seen = stamps_beside(&self.path, self.ending).await;
+        self.seen = stamps_beside(&self.path, self.endings).await;
         true
     }
 }
 
 /// Waits until a file is another one. Not every change is an event: the folder may have been
 /// replaced, the link may lead elsewhere by now, and some file systems report nothing.
-async fn differs(path: &Path, ending: &'static str, seen: &[Stamp]) {
-    while stamps_beside(path, ending).await == seen {
+async fn differs(path: &Path, endings: &'static [&'static str], seen: &[Stamp]) {
+    while stamps_beside(path, endings).await == seen {
         tokio::time::sleep(LOOK).await;
     }
 }
