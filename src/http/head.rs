@@ -57,11 +57,14 @@ impl<'a> Head<'a> {
         let is = |special| name.eq_ignore_ascii_case(special);
         // HTTP/2 keeps blanks that HTTP/1 drops: they would give a caller more keys.
         let text = |line: &'a HeaderValue| line.to_str().ok().map(str::trim_ascii);
-        let lines = self.headers.get_all(name).iter().map(text).collect::<Option<Vec<_>>>()?;
-        match lines[..] {
-            [line] => Some(line.to_owned()),
-            [] if is("host") => self.uri.authority().map(ToString::to_string),
-            [_, ..] if is("cookie") => Some(lines.join("; ")),
+        let mut lines = self.headers.get_all(name).iter().map(text);
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => line.map(str::to_owned),
+            (None, _) if is("host") => self.uri.authority().map(ToString::to_string),
+            (Some(first), Some(second)) if is("cookie") => {
+                let crumbs = [first, second].into_iter().chain(lines);
+                Some(crumbs.collect::<Option<Vec<_>>>()?.join("; "))
+            }
             _ => None,
         }
     }
