@@ -30,8 +30,8 @@ const MAX_LIMIT: u64 = 1 << 50;
 /// ```
 ///
 /// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The default burst
-/// is the limit. The time of a unit is exact where `burst * p` is at most 2^53, with `p` the
-/// numerator of the reduced fraction `period / limit`; else it is longer by less than a millionth.
+/// is the limit. Where the products of `burst` and `period / limit` are not exact, a unit takes
+/// longer by less than a millionth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Quota {
@@ -218,8 +218,7 @@ impl Quota {
         self.burst
     }
 
-    /// The time that one unit takes, as a reduced fraction of microseconds. If its products would
-    /// not be exact, it is rounded up by less than a millionth.
+    /// The time that one unit takes, as a reduced fraction of microseconds.
     pub(crate) fn unit(&self) -> Result<(u64, u64), QuotaError> {
         if self.is_none() {
             // No unit ever comes.
@@ -234,13 +233,25 @@ impl Quota {
             let smaller = u128::from(largest) * u128::from(l) / u128::from(p);
             (p, l) = ((smaller * u128::from(p)).div_ceil(l.into()) as u64, smaller as u64);
             if l == 0 || p < 1_000_000 {
-                return Err(QuotaError("burst * period / limit is too large to be exact"));
+                return Err(QuotaError(
+                    "the burst is too large for the time of a unit to be exact",
+                ));
             }
         }
         if u128::from(self.burst) * u128::from(p) > MAX_MICROS * u128::from(l) {
             return Err(QuotaError("burst * period / limit exceeds 2^50 microseconds (35 years)"));
         }
         Ok((p, l))
+    }
+
+    /// The time in which `units` come, rounded up.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn time_of(&self, units: u64) -> Duration {
+        let exact = (self.period.as_micros() as u64, self.limit.max(1));
+        let (p, l) = self.unit().ok().filter(|_| !self.is_none()).unwrap_or(exact);
+        let micros = (u128::from(units) * u128::from(p)).div_ceil(l.into());
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
     /// The same, unless it admits nothing.

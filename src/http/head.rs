@@ -49,8 +49,7 @@ impl<'a> Head<'a> {
     /// [`by_api_key`](crate::by_api_key). For headers that may have several lines, use
     /// [`headers`](Head::headers).
     ///
-    /// HTTP/2 has no header `host`, and browsers split `cookie` there. They are found all the same:
-    /// in the URI, and joined by `; `.
+    /// Over HTTP/2, `host` is that of the URI, and the parts of `cookie` are joined.
     #[doc(alias = "by_header")]
     #[must_use]
     pub fn header(&self, name: &str) -> Option<String> {
@@ -60,7 +59,10 @@ impl<'a> Head<'a> {
         let mut lines = self.headers.get_all(name).iter().map(text);
         match (lines.next(), lines.next()) {
             (Some(line), None) => line.map(str::to_owned),
-            (None, _) if is("host") => self.uri.authority().map(ToString::to_string),
+            (None, _) if is("host") => {
+                let host = self.uri.authority()?.as_str().rsplit('@').next();
+                host.map(str::to_owned)
+            }
             (Some(first), Some(second)) if is("cookie") => {
                 let crumbs = [first, second].into_iter().chain(lines);
                 Some(crumbs.collect::<Option<Vec<_>>>()?.join("; "))

@@ -126,11 +126,8 @@ fn of_fields(headers: &HeaderMap) -> Option<Duration> {
     };
     let read = |text| number(text).map(in_time).or_else(|| date(text).map(until));
     let asked = all("retry-after").filter_map(read).max();
-    let in_millis = || {
-        let waits = IN_MILLIS.into_iter().flat_map(all).filter_map(number);
-        waits.max().map(Duration::from_millis)
-    };
-    if let Some(wait) = asked.or_else(in_millis) {
+    let in_millis = IN_MILLIS.into_iter().flat_map(all).filter_map(number).max();
+    if let Some(wait) = asked.max(in_millis.map(Duration::from_millis)) {
         return Some(wait);
     }
     let draft = |field: &str| {

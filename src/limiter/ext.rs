@@ -241,20 +241,6 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// `remaining` and `reset_after` describe the key as it is now.
     ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tower_sluice::{Charge, LimiterExt, Memory, Quota, algorithm::TokenBucket};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(60).burst(10)));
-    /// limiter.acquire(Charge::new("alice").cost(10)).await.unwrap();
-    /// let estimate = limiter.estimate(Charge::new("alice").cost(5)).await?;
-    /// let wait = estimate.retry_after().unwrap();
-    /// assert!(wait > Duration::from_secs(4) && wait <= Duration::from_secs(5));
-    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-    /// ```
-    ///
     /// # Errors
     ///
     /// The errors of a check. Also one of kind [`Configuration`](crate::ErrorKind::Configuration)

@@ -55,7 +55,7 @@ catalog! {
     SWITCHED_OFF: Counter Count ["limiter"], "rate_limit_switched_off_total",
         "Charges that were admitted since the limiter is switched off.";
     SHADOW_REFUSALS: Counter Count ["limiter", "outcome"], "rate_limit_shadow_refusals_total",
-        "Charges that a shadow admitted, by their outcome without it: denied, undecided, or invalid, so undecided by an error of kind request.";
+        "Charges that a shadow admitted, by their outcome without it: denied, undecided, or invalid: undecided since the request itself was wrong.";
     FALLBACKS: Counter Count ["limiter"], "rate_limit_fallbacks_total",
         "Charges that a fallback decided, since their limiter could not.";
     ERRORS: Counter Count ["limiter", "kind"], "rate_limit_errors_total",

@@ -17,7 +17,7 @@ const KEYS: usize = 32;
 const TEXT: &str = "return redis.call('INFO', 'server')";
 
 impl Pool {
-    /// Fails if calls for several keys would count on several servers, or if the server takes none. `prefix` is without braces,
+    /// Fails if calls for several keys would count on several servers, or would be refused. `prefix` is without braces,
     /// so that the keys have many hash tags. This is no proof: where the user has no right to run
     /// `INFO`, it says nothing.
     pub(super) async fn expect_one_server(&self, prefix: &str, end: Instant) -> Result<(), Error> {
@@ -30,21 +30,23 @@ impl Pool {
             if self.client.keys_apart_over(&*connection) {
                 return Ok(());
             }
-            let mut commands = Pipeline::with_capacity(KEYS + 1);
-            let key = || format!("{prefix}:servers:{{{}}}", fastrand::u64(..));
+            let key = |tag: u64| format!("{prefix}:servers:{{{tag}}}");
+            let mut commands = Pipeline::with_capacity(KEYS);
             for _ in 0..KEYS {
-                commands.cmd("EVAL").arg(TEXT).arg(1).arg(key());
+                commands.cmd("EVAL").arg(TEXT).arg(1).arg(key(fastrand::u64(..)));
             }
-            commands.cmd("EVAL").arg("return 0").arg(2).arg(key()).arg(key());
-            let Ok(Ok(replies)) = timeout_at(end, connection.send_all(commands)).await else {
-                continue;
-            };
-            if let Some(Value::ServerError(error)) = replies.last()
+            if let Ok(Ok(replies)) = timeout_at(end, connection.send_all(commands)).await {
+                run_ids.extend(replies.into_iter().filter_map(run_id));
+            }
+            // The tags 0 and 1 are of two slots.
+            let mut both = Pipeline::with_capacity(1);
+            both.cmd("EVAL").arg("return 0").arg(2).arg(key(0)).arg(key(1));
+            if let Ok(Ok(replies)) = timeout_at(end, connection.send_all(both)).await
+                && let Some(Value::ServerError(error)) = replies.first()
                 && error.code() == "CROSSSLOT"
             {
-                return Err(keys_apart("this server takes keys of one slot alone in a call"));
+                return Err(keys_apart("this server takes only keys of one slot in a call"));
             }
-            run_ids.extend(replies.into_iter().filter_map(run_id));
         }
         match run_ids.len() {
             ..2 => Ok(()),

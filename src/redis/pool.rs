@@ -143,12 +143,12 @@ impl Pool {
     }
 
     /// Changes the client certificate with its chain, and the private key, both in PEM, while the
-    /// pool is used: before they expire. Later connections show them, to sentinels too.
+    /// pool is used. Later connections show them, to sentinels too.
     ///
     /// # Errors
     ///
     /// An error of kind [`Configuration`](crate::ErrorKind::Configuration), if they cannot be used,
-    /// if the pool is without TLS, or if the application made the connections.
+    /// or if the pool made no connections with TLS.
     #[cfg(feature = "rustls")]
     pub fn set_client_certificate(
         &self,

@@ -36,8 +36,8 @@ impl Pool {
     ///   [`caller_clock`](Self::caller_clock).
     /// - The script has another result, as where the server is not Redis: [`State`](ErrorKind::State).
     /// - Several servers share the keys, and [`several_servers`](Self::several_servers) is not set.
-    ///   It notices that only with the right to run `INFO`. The same for a server without a cluster
-    ///   that takes keys of one slot in a call.
+    ///   It notices that only with the right to run `INFO`.
+    /// - The server takes only keys of one slot in a call, though it is no cluster: the same setting.
     /// - It is called outside of a tokio runtime.
     pub async fn ready(&self) -> Result<(), Error> {
         crate::limiter::runtime::current()?;

@@ -361,7 +361,7 @@ fn a_quota_is_judged_by_the_algorithm() {
     }
     let output = replay("--algorithm token_bucket --limit 1125899906842623 --period 1d", &traffic);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("too large to be exact"), "{}", said(&output));
+    assert!(said(&output).contains("too large for the time of a unit"), "{}", said(&output));
 }
 
 /// A typing error in a line, or a month in place of a minute, must not look like a decision.

@@ -342,7 +342,7 @@ async fn a_quota_is_judged_by_the_algorithm_that_follows_it() {
         // A charge that brings a quota which is not followed.
         let error = limiter.check(&one().quota(beyond)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Configuration);
-        assert!(format!("{error:#}").contains("too large to be exact"), "{error:#}");
+        assert!(format!("{error:#}").contains("too large for the time of a unit"), "{error:#}");
         // A plan from a table, such as this one, is followed all the same.
         let all = |units| Charge::new("all").cost(units).quota(day);
         assert!(limiter.check(&all(999_982)).await.unwrap().is_admitted(), "{bucket:?}");
@@ -353,7 +353,7 @@ async fn a_quota_is_judged_by_the_algorithm_that_follows_it() {
     }
     for bucket in buckets(beyond) {
         let error = Memory::try_new("day", bucket).map(drop).unwrap_err();
-        assert!(error.to_string().contains("too large to be exact"), "{error}");
+        assert!(error.to_string().contains("too large for the time of a unit"), "{error}");
     }
 }
 

@@ -188,7 +188,8 @@ const PARTS: &str = "its host, port, user, password or database is invalid";
 /// Gives a user without a password an empty one. The client logs in only with a password, and
 /// without a login the connection would have the rights of the user `default`.
 fn log_in_as_user(settings: &mut RedisConnectionInfo) {
-    if settings.password().is_none() && settings.username().is_some_and(|user| user != "default") {
+    let is_own = |user: &str| !matches!(user, "" | "default");
+    if settings.password().is_none() && settings.username().is_some_and(is_own) {
         *settings = settings.clone().set_password("");
     }
 }

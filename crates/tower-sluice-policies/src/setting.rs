@@ -162,7 +162,7 @@ fn algorithm(
         Name::TokenBucket | Name::Budget => {
             if let Some(burst) = burst {
                 quota = fields.checked("burst", quota.try_burst(burst))?;
-                store = (time_of(quota, burst), "burst");
+                store = (quota.time_of(burst), "burst");
             }
             if row.algorithm == Name::TokenBucket {
                 TokenBucket::new(quota).into()
@@ -215,7 +215,7 @@ fn algorithm(
                     return fields.wrong("max_burst", "a row has burst or max_burst, not both");
                 }
                 (Some(Span(time)), _) => (time, "max_burst"),
-                (_, Some(units)) => (time_of(quota, units), "burst"),
+                (_, Some(units)) => (quota.time_of(units), "burst"),
                 _ => store,
             };
             let pace = SmoothBursty::new(quota).max_burst(store.0);
@@ -301,12 +301,4 @@ fn max_hold(row: &Written, longest: Duration, fields: &mut Fields) -> Option<Dur
         return fields.wrong("max_hold", "it must be above 0, and not shorter than max_wait");
     }
     Some(hold)
-}
-
-/// Returns the time in which the quota refills `units` units, rounded up, since a smaller store
-/// would not hold them.
-fn time_of(quota: Quota, units: u64) -> Duration {
-    let micros = quota.period().as_micros() * u128::from(units);
-    let micros = micros.div_ceil(u128::from(quota.limit().max(1)));
-    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }

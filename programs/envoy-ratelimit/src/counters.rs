@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(left(states), [0, 0, 8]);
     }
 
-    /// The products of such a limit exceed what a bucket computes with.
+    /// Also one of which the products exceed what a bucket computes with exactly.
     #[tokio::test]
     async fn a_window_counts_any_limit() {
         let counters = Counters::in_memory();

@@ -164,7 +164,10 @@ impl Decider {
         let returned = asked(&returned, &none_left_out, counters.len());
         let returned = returned.iter().map(|one| (one.counter, one.cost));
         let given_back = see(&self.counters, CounterUse::GiveBack, returned, &mut counters).await;
-        given_back.map_err(|error| status(&error))?;
+        // Claims that were taken would be taken again if the request were.
+        if present.is_empty() {
+            given_back.map_err(|error| status(&error))?;
+        }
         let mut outcomes = outcomes.into_iter();
         let outcome = |claim: &Claim| match claim.gives_back {
             true => {
@@ -386,8 +389,7 @@ impl Counter {
 
 /// True if a bucket takes longer to be full than an empty one.
 fn is_in_debt(quota: &Quota, reset_after: Duration) -> bool {
-    let (burst, limit) = (u128::from(quota.burst_size()), u128::from(quota.limit()));
-    reset_after.as_micros() > (quota.period().as_micros() * burst).div_ceil(limit)
+    reset_after > quota.time_of(quota.burst_size())
 }
 
 /// The limit that a descriptor brings along.

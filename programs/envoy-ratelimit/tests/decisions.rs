@@ -49,6 +49,8 @@ descriptors:
     rate_limit: {unit: year, requests_per_unit: 1}
   - key: bucket
     rate_limit: {unit: year, requests_per_unit: 4, algorithm: token_bucket, burst: 2}
+  - key: primes
+    rate_limit: {unit: year, requests_per_unit: 1009, algorithm: token_bucket}
   - key: file
     value: a/*
     share_threshold: true
@@ -136,6 +138,10 @@ in_both!(reports_of_use_count_over_the_limit_too, RULES, [], service, client => 
     assert_eq!(x(&client, &["bucket=1+1"]).await, "OK: OK 1");
     assert_eq!(x(&client, &["bucket=1+2"]).await, "OVER: OVER 0");
     assert_eq!(x(&client, &["bucket=1+0"]).await, "OVER: OVER 0");
+    // Its time of a unit is rounded up, and an empty bucket owes nothing all the same.
+    assert_eq!(x(&client, &["primes=1+1009"]).await, "OK: OK 0");
+    assert_eq!(hits(&client, &["primes=2"], 1009).await, "OK: OK 0");
+    assert_eq!(x(&client, &["primes=2"]).await, "OVER: OVER 0");
     for _ in 0..3 {
         let most = format!("a=2+{}", u64::MAX);
         assert_eq!(x(&client, &[&most, &most]).await, "OVER: OVER 0, OVER 0");

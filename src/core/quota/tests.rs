@@ -36,8 +36,8 @@ fn out_of_range_is_told_by_product() {
     assert!(reason(Quota::try_new(1, Duration::MAX)).contains("the period exceeds"));
     assert!(reason(Quota::try_new(u64::MAX, SECOND)).contains("2^50 units"));
     assert!(reason(Quota::per_second(1).try_burst(u64::MAX)).contains("2^50 units"));
-    assert!(reason(Quota::per_day(1).burst(1 << 20).unit()).contains("too large to be exact"));
-    assert!(reason(Quota::per_day(MAX_LIMIT - 1).unit()).contains("too large to be exact"));
+    assert!(reason(Quota::per_day(1).burst(1 << 20).unit()).contains("too large for the time"));
+    assert!(reason(Quota::per_day(MAX_LIMIT - 1).unit()).contains("too large for the time"));
     assert!(reason(Quota::per_day(1).burst(20_000).unit()).contains("35 years"));
 }
 

@@ -357,7 +357,7 @@ const fn micros(limit: u64, period: u64) -> Quota {
 }
 
 /// Quotas of which a product is just below 2^53, up to which Lua's numbers are exact. Those of the
-/// last two are above it, so only windows follow them.
+/// last two are above it: a bucket rounds the first of them, and only windows follow the other.
 const LIMITS_OF_THE_EXACT: [Quota; 8] = [
     Quota::new(255, Duration::from_secs(407 * 86_400)),
     micros(8_191, 1 << 40),

@@ -73,6 +73,7 @@ fn a_user_without_a_password_logs_in() {
         ("redis+unix:///run/redis.sock?user=app", (Some("app"), Some(""))),
         ("redis://default@one", (Some("default"), None)),
         ("redis://one", (None, None)),
+        ("redis+unix:///run/redis.sock?user=", (Some(""), None)),
     ] {
         let settings = Address::parse(url).unwrap().settings;
         assert_eq!((settings.username(), settings.password()), login, "{url}");

@@ -113,13 +113,13 @@ async fn a_pool_of_the_application_takes_no_password() {
 async fn a_user_without_a_password_is_that_user() {
     let server = Server::with(&[]);
     let mut admin = server.connection().await;
-    run(&mut admin, &["ACL", "SETUSER", "app", "reset", "on", "nopass", "~*", "+@all"]).await;
-    for more in ["", "?protocol=resp2"] {
+    for (user, more) in [("one", ""), ("two", "?protocol=resp2")] {
+        run(&mut admin, &["ACL", "SETUSER", user, "reset", "on", "nopass", "~*", "+@all"]).await;
         let at = |user| format!("redis://{user}@127.0.0.1:{}{more}", server.port());
-        let counter = counter_at(&at("app"));
+        let counter = counter_at(&at(user));
         until_well(&counter).await;
         let list = redis::cmd("CLIENT").arg("LIST").query_async::<String>(&mut admin).await;
-        assert!(list.expect("clients").contains("user=app"), "{more}");
+        assert!(list.expect("clients").contains(&format!("user={user}")), "{more}");
         until(&counter_at(&at("nobody")), ErrorKind::Configuration).await;
     }
 }
