@@ -17,9 +17,9 @@ const KEYS: usize = 32;
 const TEXT: &str = "return redis.call('INFO', 'server')";
 
 impl Pool {
-    /// Fails if calls for several keys would count on several servers, or would be refused. `prefix` is without braces,
-    /// so that the keys have many hash tags. This is no proof: where the user has no right to run
-    /// `INFO`, it says nothing.
+    /// Fails if calls for several keys would count on several servers, or would be refused.
+    /// `prefix` is without braces, so that the keys have many hash tags. This is no proof: where the
+    /// user has no right to run `INFO`, it says nothing.
     pub(super) async fn expect_one_server(&self, prefix: &str, end: Instant) -> Result<(), Error> {
         if self.client.is_routed() {
             return Ok(());

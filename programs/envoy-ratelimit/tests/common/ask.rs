@@ -22,7 +22,8 @@ pub fn client(address: SocketAddr) -> Client {
     RateLimitServiceClient::new(endpoint.connect_lazy())
 }
 
-/// `a=b,c=d`, then `+5` for hits of its own or `~5` for negative ones, and `@10/4` for a limit of its own: ten an unit of 4.
+/// `a=b,c=d`, then `+5` for hits of its own or `~5` for negative ones, and `@10/4` for a limit of
+/// its own: ten an unit of 4.
 pub fn descriptor(text: &str) -> RateLimitDescriptor {
     let (text, limit) = match text.split_once('@') {
         Some((text, limit)) => (text, Some(limit.split_once('/').expect("a unit"))),
