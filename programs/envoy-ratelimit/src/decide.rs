@@ -19,6 +19,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use envoy_types::pb::google::protobuf::Duration as ProtobufDuration;
+use serving::log::Log;
 use tonic::Status;
 use tower_sluice::{Error, ErrorKind, Quota};
 
@@ -164,14 +165,19 @@ impl Decider {
         let returned = asked(&returned, &none_left_out, counters.len());
         let returned = returned.iter().map(|one| (one.counter, one.cost));
         let given_back = see(&self.counters, CounterUse::GiveBack, returned, &mut counters).await;
-        // Claims that were taken would be taken again if the request were.
-        if present.is_empty() {
-            given_back.map_err(|error| status(&error))?;
+        if let Err(error) = given_back {
+            static LOG: Log = Log::new();
+            LOG.say(|| format!("hits were not given back: {error:#}"));
+            // Claims that were taken would be taken again if the request were.
+            if present.is_empty() {
+                return Err(status(&error));
+            }
         }
         let mut outcomes = outcomes.into_iter();
         let outcome = |claim: &Claim| match claim.gives_back {
             true => {
-                let used = counters[claim.counter].used.unwrap_or(0);
+                // What is not known is taken for used.
+                let used = counters[claim.counter].used.unwrap_or(claim.room);
                 Some(ClaimOutcome::Left(claim.room.saturating_sub(used)))
             }
             false => outcomes.next(),
